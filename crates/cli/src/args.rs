@@ -19,7 +19,7 @@ Where to begin:
   flashlock simulate                  compare locks on a simulated machine of 2 sockets
   flashlock locks                     which locks there are
 ";
-/// The variables that matter, for the help of more than one verb.
+/// The environment variables for the help of several verbs.
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
   FLASHLOCK               the lock, where --lock is not given
@@ -74,7 +74,7 @@ pub(crate) enum Verb {
 }
 
 impl Cli {
-    /// Reads the command line. The error is the exit status after a complaint, or after help.
+    /// Reads the command line. The error is the exit status after an error message or help.
     pub(crate) fn read() -> Result<Self, ExitCode> {
         let words = help_as_an_option(std::env::args_os().collect());
         let when = wanted_color(&words);
@@ -99,7 +99,7 @@ impl Cli {
     }
 }
 
-/// `help` is `--help`, and `help VERB` is `VERB --help`.
+/// Treats `help` as `--help`, and `help VERB` as `VERB --help`.
 fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
@@ -109,7 +109,7 @@ fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Removes hidden verbs from the verbs that a complaint suggests.
+/// Removes hidden verbs from the verbs that an error message suggests.
 fn suggest_visible_verbs(error: &mut clap::Error) {
     let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else { return };
     let command = Cli::command();
@@ -121,7 +121,7 @@ fn suggest_visible_verbs(error: &mut clap::Error) {
     };
 }
 
-/// What `--color` says, found before the rest is parsed, for help and complaints obey it too.
+/// The value of `--color`. It is found before the rest is parsed, because help and error messages must obey it, too.
 fn wanted_color(words: &[OsString]) -> When {
     let mut words = words.iter().skip(1).map_while(|word| word.to_str().filter(|word| *word != "--"));
     let mut when = When::default();
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A screen shows 50 lines or so.
+    /// A screen shows about 50 lines.
     #[test]
     fn the_help_of_run_fits_two_screens_and_has_no_empty_list() {
         let mut command = Cli::command();

@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and threads that stay on one.
+//! The CPUs that this process may use, and threads that stay on one CPU.
 
 use std::mem::MaybeUninit;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 /// The CPUs that the calling thread may use.
 pub(crate) fn usable() -> Option<Vec<u32>> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: the set is writable and as large as is said, and all-zero is a valid one.
+    // SAFETY: the set is writable and has the given size, and all-zero is a valid set.
     let set = unsafe {
         let failed = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), set.as_mut_ptr()) != 0;
         (!failed).then_some(set.assume_init())?
@@ -15,7 +15,7 @@ pub(crate) fn usable() -> Option<Vec<u32>> {
     Some((0..libc::CPU_SETSIZE as u32).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu as usize, &set) }).collect())
 }
 
-/// Runs `work` in a thread of its own on that CPU. `None` if the CPU cannot be had, or no thread.
+/// Runs `work` in a new thread on this CPU. `None` if the CPU or a thread is not available.
 pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let here = move || bind(cpu).then(work);
@@ -23,13 +23,13 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T
     })
 }
 
-/// Runs two things at once, each on its CPU, both of which can be had; what the first says.
+/// Runs two functions at once, each on its CPU, if both CPUs are available. Returns the result of the first.
 pub(crate) fn both<T: Send>(
     cpus: [u32; 2],
     first: impl FnOnce() -> T + Send,
     second: impl FnOnce() + Send,
 ) -> Option<T> {
-    // Who waits for a thread that never came would wait for ever.
+    // Otherwise, a thread might wait for ever for a thread that could not start.
     cpus.iter().all(|&cpu| on(cpu, || ()).is_some()).then_some(())?;
     thread::scope(|scope| {
         let other = scope.spawn(move || on(cpus[1], second));
@@ -39,7 +39,7 @@ pub(crate) fn both<T: Send>(
     })
 }
 
-/// Whether the calling thread runs on this CPU alone from now on.
+/// Binds the calling thread to this CPU. Returns whether that succeeded.
 pub(crate) fn bind(cpu: u32) -> bool {
     let cpu = cpu as usize;
     if cpu >= libc::CPU_SETSIZE as usize {

@@ -1,4 +1,4 @@
-//! What a program file is, read from the file alone: nothing is executed, and a broken file is an answer too.
+//! Reads what a program file is, without executing it. That a file is broken is a valid answer, too.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,50 +10,51 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache};
 
 type Parsed<'data> = ElfFile64<'data, Endianness, &'data ReadCache<File>>;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug)]
 pub(crate) enum Image {
     /// A program or library for this machine.
     Elf(Box<Elf>),
-    /// A program or library that is not for this process's kind of machine: its bits, and its architecture.
+    /// A program or library for another kind of machine: its bits and its architecture.
     Foreign(u32, String),
-    /// A script: its interpreter, and the argument after that.
+    /// A script: its interpreter, and the interpreter's argument.
     Script(String, Option<String>),
-    /// Begins like ELF, and cannot be read: what is wrong. The kernel may be able to run it: it needs less of the file.
+    /// It starts like ELF but cannot be parsed: the error. The kernel may still be able to run it, because it needs
+    /// less of the file.
     Broken(String),
-    /// Begins like ELF, and the kernel cannot run it: what is wrong.
+    /// It starts like ELF but the kernel cannot run it: the error.
     Unloadable(&'static str),
-    /// Anything else.
+    /// Any other file.
     Other,
 }
 
-/// What an ELF file says about itself.
+/// The contents of an ELF file.
 #[derive(Debug, Default)]
 pub(crate) struct Elf {
-    /// The dynamic linker that it asks for. A program without one is static.
+    /// The dynamic linker that it requests. A program without one is static.
     pub(crate) interpreter: Option<String>,
-    /// Its name, for a library.
+    /// The library's own name.
     pub(crate) soname: Option<String>,
     /// The libraries that it needs.
     pub(crate) needed: Vec<String>,
-    /// Where it looks for them after LD_LIBRARY_PATH, unexpanded.
+    /// Where to search for libraries after LD_LIBRARY_PATH, unexpanded.
     pub(crate) runpath: Option<String>,
-    /// Where it looks for them before, unexpanded; does not hold beside a runpath.
+    /// Where to search for libraries before LD_LIBRARY_PATH, unexpanded. It is ignored if there is a runpath.
     pub(crate) rpath: Option<String>,
-    /// Functions and variables that it takes from libraries.
+    /// Functions and variables that it imports from libraries.
     pub(crate) imports: Vec<String>,
-    /// Functions and variables that it offers.
+    /// Functions and variables that it exports.
     pub(crate) exports: Vec<String>,
     /// The newest version of glibc's symbols that it needs.
     pub(crate) glibc: Option<(u32, u32)>,
-    /// Whether it was made by the Go compiler.
+    /// Whether the Go compiler made it.
     pub(crate) is_go: bool,
 }
 
-/// The architecture that this command was made for, in ELF's numbers.
+/// The architecture of this command, as a number of ELF's.
 const NATIVE: elf::Machine = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
 
-/// What is wrong with a file that ends within its headers.
+/// The error for a file that ends within its headers.
 const CUT_OFF: &str = "it ends within its headers";
 
 /// Reads a file.
@@ -86,8 +87,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Image> {
     })
 }
 
-/// What is wrong with a 64-bit ELF file that the kernel does not begin to load: no header, no program headers, or no
-/// program.
+/// Why the kernel cannot load a 64-bit ELF file: no complete header, no program headers, or not a program.
 fn unloadable(head: &[u8], is_big_endian: bool, length: u64) -> Option<&'static str> {
     let number = |at: usize, size: usize| {
         let bytes = head.get(at..at + size)?.iter();

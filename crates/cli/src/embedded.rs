@@ -1,4 +1,4 @@
-//! Closure locks on this computer, as workloads use them: `flashlock compare` and `calibrate` do.
+//! Closure locks on the host, for the workloads of `flashlock compare` and `flashlock calibrate`.
 
 use flashlock_delegation::adapt::Governor;
 use flashlock_delegation::{Delegated, Options, Server};
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 const NOT_HELD: &str = "workloads that hold a lock are not run with closure locks";
 
-/// One whose requests are run by whichever thread is at it.
+/// A lock in which one thread at a time runs the requests of all.
 pub(crate) struct Combined<L: RawClosure<Native<NoStats>>>(Delegate<Native<NoStats>, L, ()>);
 
 impl<L: RawClosure<Native<NoStats>>> Combined<L> {
@@ -19,7 +19,7 @@ impl<L: RawClosure<Native<NoStats>>> Combined<L> {
     }
 }
 
-// SAFETY: a closure lock runs one request at a time, and each before `with` returns; nobody holds it.
+// SAFETY: a closure lock runs one request at a time, and each before `with` returns; no thread holds it.
 unsafe impl<L: RawClosure<Native<NoStats>, State: Sync>> Lock for Combined<L> {
     fn acquire(&self) {
         unreachable!("{NOT_HELD}");
@@ -34,44 +34,44 @@ unsafe impl<L: RawClosure<Native<NoStats>, State: Sync>> Lock for Combined<L> {
     }
 }
 
-/// A lock that may be a server's; and that server, if it has one of its own.
+/// A lock whose sections a server may run, and that server if the lock has its own.
 pub(crate) struct Served {
     lock: Delegated<()>,
     server: Option<Server>,
 }
 
 impl Served {
-    /// On a server of its own.
+    /// A lock with a server of its own.
     pub(crate) fn new() -> Result<Self, Failure> {
         let server = Server::open(Options::default())
             .map_err(|error| Failure::new(format_args!("cannot open a server: {error}")))?;
         Ok(Self { lock: Delegated::on(&server, ()), server: Some(server) })
     }
 
-    /// Ordinary, for good.
+    /// A lock that always stays ordinary.
     pub(crate) fn ordinary() -> Self {
         Self { lock: Delegated::new(()), server: None }
     }
 
-    /// Where it pays, by the thresholds that the configuration has.
+    /// A lock that moves to a server if that pays by the configuration's thresholds.
     pub(crate) fn adaptive() -> Result<Self, Failure> {
         let lock = Delegated::adaptive("map", ());
         let lock = lock.map_err(|error| Failure::new(format_args!("cannot make an adaptive lock: {error}")))?;
         Ok(Self { lock, server: None })
     }
 
-    /// Ordinary, and measured by that governor.
+    /// An ordinary lock that this governor measures.
     pub(crate) fn measured(governor: &Governor) -> Self {
         Self { lock: Delegated::governed(governor, "measured", ()), server: None }
     }
 
-    /// What its server has counted.
+    /// The counters of its server.
     pub(crate) fn statistics(&self) -> flashlock_delegation::Statistics {
         self.server.as_ref().map(Server::statistics).unwrap_or_default()
     }
 }
 
-// SAFETY: a server, or whoever holds the ordinary lock, runs one section at a time, and each before `run` returns.
+// SAFETY: a server, or the holder of the ordinary lock, runs one section at a time, and each before `run` returns.
 unsafe impl Lock for Served {
     fn acquire(&self) {
         unreachable!("{NOT_HELD}");

@@ -1,8 +1,8 @@
-//! What the default lock decides by, measured on this machine.
+//! Measures the figures by which the default lock decides on this machine.
 //!
-//! `flash` measures what things cost while it is used, in its own code (`crates/native/src/evidence.rs`), and decides
-//! by that how long a thread waits in which way (`crates/locks/src/flash/evidence.rs`). Here two threads give that code
-//! something to measure, and what it then says is shown.
+//! `flash` measures costs with its own code while it is in use (`crates/native/src/evidence.rs`). They determine how
+//! long a thread waits in which way (`crates/locks/src/flash/evidence.rs`). Here, two threads give that code something
+//! to measure, and this module shows the results.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -21,36 +21,36 @@ use crate::inspect::Finding;
 use crate::json;
 use crate::screen::{HEADING, styled};
 
-/// The heading, wherever it is shown.
+/// The heading, wherever the figures are shown.
 pub(crate) const TITLE: &str = "What the default lock decides by";
-/// The kind of result; docs/cli/json.md says what its fields mean.
+/// The kind of result; docs/cli/json.md describes its fields.
 const SCHEMA: &str = "flashlock.evidence";
 /// The version of its schema.
 const VERSION: u32 = 1;
-/// How often a line is handed to and fro.
+/// How often a line is handed back and forth.
 const HAND_OVERS: u32 = 4_000;
 /// How often a thread is woken.
 const WAKE_UPS: u32 = 64;
-/// A look at a line waits so long for it, in µs, before somebody else gets the CPU.
+/// How long a thread polls for the line, in µs, before it yields its CPU.
 const POLL: u32 = 100;
-/// So long a sleeper sleeps before it is woken, in µs.
+/// How long a sleeping thread sleeps before it is woken, in µs.
 const ASLEEP: u32 = 100;
 
-/// What something costs here, and what the lock makes of it.
+/// A cost on this machine, and how the lock uses it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cost {
     what: &'static str,
     /// What it costs; `null` if that cannot be measured here.
     value: Option<f64>,
     unit: &'static str,
-    /// The number that the lock reckons with.
+    /// The number with which the lock calculates.
     reckoned: f64,
     reckoned_unit: &'static str,
-    /// What it decides by that.
+    /// The decision that depends on it.
     decides: &'static str,
 }
 
-/// How long a thread waits in which way.
+/// A limit on how long a thread waits in one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Budget {
     what: &'static str,
@@ -61,7 +61,7 @@ pub(crate) struct Budget {
     decides: &'static str,
 }
 
-/// All of it.
+/// All figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Evidence {
     costs: [Cost; 3],
@@ -69,7 +69,7 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    /// Measured now: it takes some tens of milliseconds.
+    /// Measures the figures now, which takes some tens of milliseconds.
     pub(crate) fn measure() -> Self {
         let two = cpu::usable().unwrap_or_default();
         let two: Option<[u32; 2]> = two.get(..2).and_then(|two| two.try_into().ok());
@@ -135,7 +135,7 @@ impl Evidence {
         Self { costs, budgets }
     }
 
-    /// For people.
+    /// The figures as text.
     pub(crate) fn text(&self, width: u16) -> String {
         let mut costs = table::new(["cost", "here", "the lock reckons with", "and decides by that"], width);
         table::numbers(&mut costs, [1, 2]);
@@ -151,12 +151,12 @@ impl Evidence {
         format!("{}\n\n{}\n{}", styled(HEADING, TITLE), table::text(&costs), table::text(&budgets))
     }
 
-    /// For programs; what was measured besides, if anything was, is a result of its own.
+    /// The figures as JSON: a result of its own, even if other things were measured as well.
     pub(crate) fn json(&self) -> Result<String, Failure> {
         json::result(SCHEMA, VERSION, Computer::here(None), self)
     }
 
-    /// For `flashlock doctor`: the costs, and the budgets that follow from them.
+    /// For `flashlock doctor`: the costs, and the limits that follow from them.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let costs = self.costs.iter().map(|cost| {
             let text = format!("{}; the lock reckons with {}: {}", cost.here(), cost.reckoned(), cost.decides);
@@ -185,10 +185,10 @@ impl Budget {
     }
 }
 
-/// Two threads hand a word to and fro, polling for it as the lock does. What the line's transfer took the first of
-/// them, in ticks, and the second look that follows.
+/// Two threads hand a word back and forth, and poll for it like the lock. Returns the first thread's cost of the line's
+/// transfer, in ticks, and the resulting second look.
 fn hand_over(cpus: [u32; 2]) -> Option<(Option<u32>, u32)> {
-    /// The word, and one beside it, on a line of their own.
+    /// The word and a second word, on a line of their own.
     #[repr(align(128))]
     struct Line(AtomicU32, AtomicU32);
     let line = Line(AtomicU32::new(0), AtomicU32::new(0));
@@ -203,7 +203,7 @@ fn hand_over(cpus: [u32; 2]) -> Option<(Option<u32>, u32)> {
             while !evidence::poll(&line.0, &line.1, POLL, &mut look) {
                 sys::yield_now();
             }
-            // Relaxed: nothing but the word is handed over.
+            // Relaxed: only the word is handed over.
             line.0.store(turn + 1, Relaxed);
         }
     };
@@ -214,7 +214,7 @@ fn hand_over(cpus: [u32; 2]) -> Option<(Option<u32>, u32)> {
     cpu::both(cpus, first, || play(1))
 }
 
-/// One thread wakes the other, which sleeps as a lock's waiter does.
+/// One thread wakes the other, which sleeps like a lock's waiter.
 fn wake_up(cpus: [u32; 2]) -> Option<()> {
     let (word, asleep) = (Word32(AtomicU32::new(0)), AtomicU32::new(0));
     let sleep = || {
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!((line.value.is_some(), wake_up.value.is_some()), (two, two), "{evidence:?}");
         assert_eq!(pause.value.is_some(), clock::ns_per_tick().is_some());
         if let Some(us) = wake_up.value {
-            // The call that wakes costs something, too; and there are limits.
+            // The wake-up call has a cost, too, and the numbers are limited.
             assert!((10.0..=100.0).contains(&wake_up.reckoned) && (us < 10.0 || wake_up.reckoned >= us.min(99.0)));
         } else {
             assert_eq!(wake_up.reckoned, f64::from(SLEEP_COST));

@@ -1,10 +1,10 @@
-//! What a user is told when something fails: what, where, and what to do about it.
+//! Failures that are reported to the user: what failed, where, and what to do about it.
 
 use std::fmt;
 
 use crate::screen;
 
-/// Why the command fails, and with which exit status.
+/// Why the command fails, and its exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
@@ -12,18 +12,18 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something that flashlock could not do.
+    /// A failure of flashlock.
     pub(crate) fn new(what: impl fmt::Display) -> Self {
         Self { what: what.to_string(), code: 1 }
     }
 
-    /// Something that the user should have written otherwise.
+    /// A mistake of the user.
     pub(crate) fn usage(what: impl fmt::Display) -> Self {
         Self::new(what).with_code(2)
     }
 
-    /// Nobody reads our output any more: ends quietly, with the status that a shell gives to a program that a broken
-    /// pipe ended.
+    /// The output has no reader any more. The command ends quietly, with the status that a shell reports for a program
+    /// that a broken pipe ended.
     pub(crate) fn nobody_reads() -> Self {
         Self { what: String::new(), code: 128 + libc::SIGPIPE as u8 }
     }
@@ -39,7 +39,7 @@ impl Failure {
         self.code
     }
 
-    /// Tells the user.
+    /// Prints the failure for the user.
     pub(crate) fn report(&self) {
         if !self.what.is_empty() {
             screen::complain(None, &self.what);

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The command without what is hidden, which some generators would show.
+/// The command without hidden parts, which some generators would show.
 fn visible() -> clap::Command {
     let whole = Cli::command();
     let verbs: Vec<_> = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
@@ -80,7 +80,7 @@ fn completions(directory: &Path) -> io::Result<()> {
 
 const MADE: &str = "<!-- Made by `flashlock generate markdown`; do not edit. -->\n\n";
 
-/// The reference is what `--help` prints, page by page, and what the list of events says.
+/// The reference: the output of `--help`, page by page, and the list of events.
 fn markdown(directory: &Path) -> io::Result<()> {
     fs::write(directory.join("events.md"), events())?;
     let mut command = visible().term_width(90);

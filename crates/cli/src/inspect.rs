@@ -1,4 +1,4 @@
-//! Whether flashlock reaches a program at all: what its file says, without running it.
+//! Checks whether flashlock reaches a program at all, by its file and without running it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt::Display;
@@ -16,28 +16,28 @@ use crate::launch::{NOT_EXECUTABLE, NOT_FOUND};
 use crate::search::NoProgram;
 use crate::{screen, search};
 
-/// How good a finding is.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     /// As it should be.
     Ok,
-    /// Works, but should be known.
+    /// It works, but the user should know this.
     Warn,
     /// flashlock does not work here.
     Problem,
 }
 
-/// Something found out, and what to do about it.
+/// A finding, and advice.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What it is about.
+    /// The subject.
     pub(crate) subject: String,
-    /// How good it is.
+    /// The level.
     pub(crate) level: Level,
-    /// What was found.
+    /// The finding in words.
     pub(crate) text: String,
-    /// What to do.
+    /// What to do about it.
     pub(crate) advice: Option<String>,
 }
 
@@ -47,44 +47,44 @@ impl Finding {
         Self { subject: subject.to_owned(), level: Level::Ok, text: text.into(), advice: None }
     }
 
-    /// Should be known.
+    /// The user should know this.
     pub(crate) fn warn(subject: &str, text: impl Into<String>, advice: &str) -> Self {
         Self { subject: subject.to_owned(), level: Level::Warn, text: text.into(), advice: Some(advice.to_owned()) }
     }
 
-    /// Does not work.
+    /// flashlock does not work here.
     pub(crate) fn problem(subject: &str, text: impl Into<String>, advice: &str) -> Self {
         Self { level: Level::Problem, ..Self::warn(subject, text, advice) }
     }
 }
 
-/// How many scripts may be interpreted by scripts.
+/// The maximum depth of scripts that are interpreted by scripts.
 const DEPTH: usize = 4;
-/// What interprets a text that does not say by what: the C library's `execvp` asks it, as shells do.
+/// The interpreter of a text without an interpreter line: the C library's `execvp` calls it, like shells do.
 const SHELL: &str = "/bin/sh";
-/// What a file is that nothing runs.
+/// The description of a file that cannot be run.
 const NEITHER: &str = "it is neither a program nor a script";
 
-/// A program's file, seen from outside.
+/// What a program's file shows.
 pub(crate) struct Inspection {
-    /// What was found.
+    /// The findings.
     pub(crate) findings: Vec<Finding>,
-    /// The dynamically linked program that runs in the end, if it comes to that.
+    /// The dynamically linked program that finally runs, if there is one.
     pub(crate) program: Option<(PathBuf, Box<Elf>)>,
 }
 
-/// A program that can be executed, as far as its file says.
+/// A program that can be executed, as far as its file shows.
 pub(crate) struct Program {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// What it is.
+    /// What its file shows.
     pub(crate) inspection: Inspection,
-    /// As the user called it.
+    /// The name that the user gave.
     name: OsString,
 }
 
-/// The program that would run by this name. What cannot be executed is a failure, with the exit status that a shell
-/// would have: whoever starts a program, or is asked about one, says the same.
+/// The program that would run by this name. If it cannot be executed, that is a failure with a shell's exit status, the
+/// same for all verbs.
 pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
     let shown = name.display();
     let cannot =
@@ -111,13 +111,14 @@ pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
 }
 
 impl Program {
-    /// Why its locks cannot be replaced, if so, in a sentence.
+    /// Why its locks cannot be replaced, in a sentence, or `None` if they can.
     pub(crate) fn out_of_reach(&self) -> Option<String> {
         let problem = self.inspection.findings.iter().find(|finding| finding.level == Level::Problem)?;
         Some(format!("'{}' keeps its own locks: {}", self.name.display(), problem.text))
     }
 
-    /// Warns of one whose locks cannot be replaced. It can run, and the programs that it starts may be reached.
+    /// Warns if its locks cannot be replaced. The program can still run, and flashlock may reach the programs that it
+    /// starts.
     pub(crate) fn warn(&self) {
         if let Some(why) = self.out_of_reach() {
             screen::complain(Some("warning"), &format!("{why}; see flashlock doctor {}", self.name.display()));
@@ -125,11 +126,11 @@ impl Program {
     }
 }
 
-/// The program, or a script's interpreter, cannot be executed: the exit status, and why.
+/// The program, or a script's interpreter, cannot be executed: the exit status and the reason.
 #[derive(Debug)]
 struct Unrunnable(u8, String);
 
-/// Looks at a program file, and at its interpreter if it is a script.
+/// Inspects a program file, and its interpreter if it is a script.
 fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
     let mut inspection = Inspection { findings: Vec::new(), program: None };
     let mut path = path.to_owned();
@@ -152,7 +153,7 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
                 continue;
             }
             Ok(Image::Elf(elf)) => {
-                // Of scripts, the kernel ignores these.
+                // The kernel ignores the privileges of scripts.
                 inspection.findings.extend(privileges(&path));
                 inspection.findings.extend(linkage(&elf));
                 let reached = elf.interpreter.as_deref().is_some_and(|linker| !linker.contains("ld-musl"));
@@ -192,7 +193,7 @@ fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, 
     })
 }
 
-/// Why the kernel cannot run such a file, unless somebody has registered its format.
+/// Why the kernel cannot run such a file, unless its format is registered.
 fn unrunnable(image: &Image) -> Option<String> {
     match image {
         Image::Foreign(64, architecture) => Some(format!("it is a program for {architecture}, not for this machine")),
@@ -202,13 +203,13 @@ fn unrunnable(image: &Image) -> Option<String> {
     }
 }
 
-/// Whether the kernel knows more formats of programs than its own: `binfmt_misc`, as for emulators.
+/// Whether the kernel knows additional formats of programs: `binfmt_misc`, for example for emulators.
 fn other_formats_are_registered() -> bool {
     let Ok(formats) = fs::read_dir("/proc/sys/fs/binfmt_misc") else { return false };
     formats.flatten().any(|format| format.file_name() != "register" && format.file_name() != "status")
 }
 
-/// Whether a file begins like a text: a shell does not take anything else for a script.
+/// Whether a file starts like a text. A shell treats no other file as a script.
 fn is_text(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(128).read_to_end(&mut head));
@@ -271,10 +272,10 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     findings
 }
 
-/// What makes the dynamic linker ignore LD_PRELOAD.
+/// Warns of privileges that make the dynamic linker ignore LD_PRELOAD.
 fn privileges(path: &Path) -> Option<Finding> {
     let data = fs::metadata(path).ok()?;
-    // SAFETY: asks for this process's ids.
+    // SAFETY: reads this process's ids.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let set_user = data.mode() & libc::S_ISUID != 0 && data.uid() != user;
     let set_group = data.mode() & libc::S_ISGID != 0 && data.gid() != group;
@@ -294,7 +295,7 @@ fn privileges(path: &Path) -> Option<Finding> {
 
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: both names are C strings; a size of zero asks for the size only.
+    // SAFETY: both names are C strings; a size of zero only requests the size.
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 

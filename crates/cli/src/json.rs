@@ -1,4 +1,4 @@
-//! What programs read.
+//! Output for programs: JSON.
 
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// A value as JSON, in lines.
+/// A value as JSON with line breaks.
 pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map(|text| text + "\n").map_err(Failure::new)
 }
 
-/// What this command has found on that machine: the common fields, then its own.
+/// A result of this command on this machine: the common fields, then its own.
 pub(crate) fn result(schema: &str, version: u32, machine: Machine, found: &impl Serialize) -> Result<String, Failure> {
     #[derive(Serialize)]
     struct Output<'a, T> {

@@ -1,5 +1,5 @@
-//! Which locks a program is to run under: `--lock` and `--rw`, else the environment, else the default; or the program's
-//! own.
+//! Chooses the locks for a program: those of `--lock` and `--rw`, else of the environment, else the default; or the
+//! program's own.
 
 use std::ffi::{OsStr, OsString};
 
@@ -14,34 +14,34 @@ use flashlock_report::run_stats::{Lock, Why};
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
 
-/// A lock with its options, as text and as what the text means.
+/// A lock with its options, as text and parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct LockChoice {
     /// `NAME[:option=value,…]`.
     pub(crate) text: String,
-    /// What it means.
+    /// The parsed text.
     pub(crate) choice: Choice,
 }
 
-/// What mutexes are to run under.
+/// The lock for mutexes.
 #[derive(Clone, Debug)]
 pub(crate) enum Under {
-    /// The locks that the program has.
+    /// The program's own locks.
     Glibc,
-    /// One of the catalogue.
+    /// A lock of the catalogue.
     Ours(LockChoice),
 }
 
-/// What readers-writer locks are to run under.
+/// The lock for readers-writer locks.
 #[derive(Clone, Debug)]
 pub(crate) enum RwUnder {
-    /// The locks that the program has.
+    /// The program's own locks.
     Glibc,
-    /// One of the catalogue, as text and as what the text means.
+    /// A lock of the catalogue, as text and parsed.
     Ours(String, RwChoice),
 }
 
-/// What a program is to run under.
+/// The locks for a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Locks {
     pub(crate) mutex: Under,
@@ -50,12 +50,12 @@ pub(crate) struct Locks {
 }
 
 impl LockChoice {
-    /// What holds when the user says nothing.
+    /// The default lock.
     pub(crate) fn default_lock() -> Self {
         Self { text: DEFAULT.info().name.to_owned(), choice: Choice::DEFAULT }
     }
 
-    /// From a text; `from` says in errors where it was given.
+    /// Parses a text. `from` says in errors where the text was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         if text.is_empty() {
             return Err(bad(text, from, &format!("names no lock; known are: {}", known())));
@@ -66,18 +66,18 @@ impl LockChoice {
 }
 
 impl Under {
-    /// From a text; `from` says in errors where it was given.
+    /// Parses a text. `from` says in errors where the text was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         if is_glibc(text, from)? { Ok(Self::Glibc) } else { LockChoice::parse(text, from).map(Self::Ours) }
     }
 
-    /// What `FLASHLOCK` says, if it is set.
+    /// The value of `FLASHLOCK`, if it is set.
     pub(crate) fn inherited() -> Result<Option<Self>, Failure> {
         let Some(text) = inherited(settings::ENV)? else { return Ok(None) };
         Self::parse(&text, settings::ENV).map(Some)
     }
 
-    /// What the preload library is told.
+    /// The value for the preload library.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Glibc => settings::GLIBC,
@@ -87,7 +87,7 @@ impl Under {
 }
 
 impl RwUnder {
-    /// From a text; `from` says in errors where it was given.
+    /// Parses a text. `from` says in errors where the text was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         if is_glibc(text, from)? {
             return Ok(Self::Glibc);
@@ -99,13 +99,13 @@ impl RwUnder {
         choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
     }
 
-    /// What `FLASHLOCK_RW` says, if it is set.
+    /// The value of `FLASHLOCK_RW`, if it is set.
     pub(crate) fn inherited() -> Result<Option<Self>, Failure> {
         let Some(text) = inherited(settings::ENV_RW)? else { return Ok(None) };
         Self::parse(&text, settings::ENV_RW).map(Some)
     }
 
-    /// What the preload library is told.
+    /// The value for the preload library.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Glibc => settings::GLIBC,
@@ -123,8 +123,9 @@ impl RwUnder {
 }
 
 impl Locks {
-    /// From the command line, else from the environment. If neither names a lock, a run that counts leaves the program
-    /// the locks that it has, for these are what it is to be told about; another runs under the default locks.
+    /// From the command line, else from the environment. If neither names a lock, the default depends on the run. A run
+    /// that counts keeps the program's own locks, because the user wants to know about these. Other runs use the
+    /// default locks.
     pub(crate) fn find(lock: Option<&str>, rw: Option<&str>, counts: bool) -> Result<Self, Failure> {
         let (mutex, named_rw) = match (lock, rw) {
             (Some(lock), rw) => (Some(Under::parse(lock, "--lock")?), rw),
@@ -151,7 +152,7 @@ impl Locks {
         Ok(Self { mutex, rw, why })
     }
 
-    /// What a report says of them.
+    /// The description of the locks in a report.
     pub(crate) fn described(&self) -> Lock {
         let mutex = match &self.mutex {
             Under::Glibc => Lock::glibc(),
@@ -161,7 +162,7 @@ impl Locks {
     }
 }
 
-/// A variable's text, if it is set.
+/// A variable's value, if it is set.
 fn inherited(name: &str) -> Result<Option<String>, Failure> {
     let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let not_text = |text: OsString| Failure::usage(format_args!("{name}='{}': is not UTF-8", text.to_string_lossy()));
@@ -176,13 +177,13 @@ fn is_glibc(text: &str, from: &str) -> Result<bool, Failure> {
     }
 }
 
-/// What is wrong with a text that names a lock.
+/// The failure for a wrong text.
 fn bad(text: &str, from: &str, what: &str) -> Failure {
     Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
 }
 
-/// What is wrong with a choice, and what was meant, as far as one can guess: among what is known, or one of `others`.
-/// If nothing comes near, all that is known.
+/// Explains a wrong choice, and suggests what the user may have meant: a known name or one of `others`. If nothing is
+/// similar, it lists all known names.
 pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
     let runs = others.is_empty().then_some(settings::GLIBC);
     let mutexes = || LOCKS.iter().map(|lock| lock.name).chain(runs);
@@ -233,12 +234,12 @@ pub(crate) fn known() -> String {
     LOCKS.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
 }
 
-/// The names of the locks that no program can be run under.
+/// The names of the locks that unmodified programs cannot use.
 pub(crate) fn known_standalone() -> String {
     STANDALONE.iter().map(|lock| lock.name).collect::<Vec<_>>().join(" ")
 }
 
-/// What an option means, which values it takes, and which it has when the user says nothing.
+/// Describes an option: its meaning, its values, and the default.
 pub(crate) fn explained(option: &OptionInfo) -> String {
     let OptionInfo { unit, meaning, least, most, default, words, .. } = option;
     match option.word(*default) {
@@ -247,12 +248,12 @@ pub(crate) fn explained(option: &OptionInfo) -> String {
     }
 }
 
-/// The same of an order.
+/// The same for an order.
 pub(crate) fn explained_order(order: &OrderInfo) -> String {
     format!("in which order {} are called: {} (default fifo)", order.meaning, Order::SYNTAX)
 }
 
-/// What `FLASHLOCK_TOPOLOGY` imagines, if it is set; an error if it makes no sense.
+/// The topology in `FLASHLOCK_TOPOLOGY`, if it is set; an error if it is invalid.
 pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
     let Some(text) = std::env::var_os(settings::ENV_TOPOLOGY).filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -267,8 +268,8 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
     })
 }
 
-/// Takes any text, and offers the locks' names to shells that complete. What is wrong with a text is said later, better
-/// than clap can.
+/// Accepts any text, and offers the locks' names for shell completion. Errors are reported later, with better messages
+/// than clap's.
 #[derive(Clone)]
 pub(crate) struct LockNames {
     mutexes: &'static [LockInfo],
@@ -278,11 +279,11 @@ pub(crate) struct LockNames {
 }
 
 impl LockNames {
-    /// Of mutexes.
+    /// The names of mutex locks.
     pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], apart: &[], glibc: true };
-    /// Of readers-writer locks.
+    /// The names of readers-writer locks.
     pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[], glibc: true };
-    /// Of all of the catalogue.
+    /// All names in the catalogue.
     pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: STANDALONE, glibc: false };
 }
 
@@ -340,7 +341,7 @@ mod tests {
         ] {
             assert!(said(text).contains(meant), "{text}: {}", said(text));
         }
-        // Who has meant something is not shown everything.
+        // If a name is similar to a known one, the message does not list all names.
         assert!(!said("mcx").contains("known are"), "{}", said("mcx"));
         let rw = |text: &str| RwUnder::parse(text, "--rw").unwrap_err().to_string();
         assert!(rw("mcs").contains("it is a lock for mutexes: flashlock run --lock mcs"), "{}", rw("mcs"));
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(find(None, None, true), (glibc(), glibc(), Why::Today));
         assert_eq!(find(Some("glibc"), None, false), (glibc(), glibc(), Why::Argument));
         assert_eq!(find(Some("mcs:wait=park"), None, true), ("mcs:wait=park".into(), rw, Why::Argument));
-        // As it would run without being counted.
+        // The locks with which it would run without counting.
         assert_eq!(find(None, Some("cst-rw"), true), (default.clone(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(Some("glibc"), Some("cst-rw"), true), (glibc(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(None, Some("glibc"), false), (default, glibc(), Why::Argument));

@@ -73,7 +73,7 @@ impl Lock {
         }
     }
 
-    /// Atomic read-modify-writes, for the list.
+    /// The number of atomic read-modify-writes, for the list.
     fn atomics(self) -> String {
         match self {
             Self::Mutex(lock) => format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
@@ -96,7 +96,7 @@ impl Lock {
         }
     }
 
-    /// A command that uses it, or what else does.
+    /// A command that uses the lock, or another way to use it.
     fn trial(self) -> String {
         let name = self.facts().name;
         match self {
@@ -110,7 +110,7 @@ impl Lock {
     }
 }
 
-/// A lock as `--json` shows it.
+/// A lock in the output of `--json`.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
@@ -131,7 +131,7 @@ struct Row {
     exceptions: Vec<ExceptionRow>,
 }
 
-/// What only locks of its kind have.
+/// Fields that only locks of its kind have.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Own {
@@ -140,14 +140,14 @@ enum Own {
     Apart { atomics: u32, apart: &'static str },
 }
 
-/// An option that a lock takes, beside `wait=`.
+/// An option of a lock, except `wait=`.
 #[derive(Serialize)]
 struct OptionRow {
     name: &'static str,
     least: u32,
     most: u32,
     default: u32,
-    /// What users write for the values, if not numbers.
+    /// The users' words for the values, if they are not numbers.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
     unit: &'static str,
@@ -168,7 +168,7 @@ impl From<&OptionInfo> for OptionRow {
     }
 }
 
-/// What a lock cannot do.
+/// A check that a lock cannot pass.
 #[derive(Serialize)]
 struct ExceptionRow {
     check: &'static str,

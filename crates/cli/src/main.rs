@@ -4,18 +4,18 @@
 //! |---|---|
 //! | [`args`] | the command line: verbs and what all of them share |
 //! | [`run`], [`compare`], [`simulate`], [`locks`], [`topology`], [`calibrate`], [`doctor`], [`generate`] | the verbs |
-//! | [`lock_choice`], [`preload`] | which lock, and the library that brings it into a program |
-//! | [`launch`] | starting a program, forwarding signals, ending as it ended |
-//! | [`elf`], [`search`], [`inspect`] | what a program file is, where files are found, what flashlock can do for it |
-//! | [`evidence`] | what the default lock decides by, on this machine |
-//! | [`symbols`] | what the addresses of a program that has ended mean |
-//! | [`suggest`] | what a user may have meant |
+//! | [`lock_choice`], [`preload`] | the choice of locks, and the library that loads them into a program |
+//! | [`launch`] | starting a program, forwarding signals, ending as the program ended |
+//! | [`elf`], [`search`], [`inspect`] | program files: what they are, where they are, what flashlock can do for them |
+//! | [`evidence`] | the figures by which the default lock decides on this machine |
+//! | [`symbols`] | the meaning of addresses in a program that has ended |
+//! | [`suggest`] | suggestions for mistyped names |
 //! | [`pthread`] | the C library's locks, called as a C program calls them |
 //! | [`screen`], [`output`], [`failure`] | output, files and errors |
 //!
-//! Exit status: 0 all is well, 1 something failed or was found wrong, 2 wrong usage; `run` ends as the program ended,
-//! with 125 if flashlock itself failed, 126 if the program could not be executed and 127 if it was not found;
-//! [`compare`] has statuses of its own for programs that fail.
+//! Exit status: 0 success; 1 a failure, or a problem was found; 2 wrong usage. `run` ends as the program ended, or with
+//! 125 if flashlock itself failed, 126 if the program could not be executed, and 127 if it was not found. [`compare`]
+//! has its own statuses for programs that fail.
 
 mod args;
 mod calibrate;
@@ -50,7 +50,7 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     let cli: &'static Cli = match Cli::read() {
-        // Once: threads that a verb leaves behind may look at it until the process ends.
+        // Leaked, once: threads that a verb leaves behind may read it until the process ends.
         Ok(cli) => Box::leak(Box::new(cli)),
         Err(code) => return code,
     };
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a verb; its exit status.
+/// Runs a verb. Returns its exit status.
 fn perform(cli: &'static Cli) -> Result<u8, Failure> {
     match &cli.verb {
         Verb::Run(args) => run::run(args),

@@ -1,4 +1,4 @@
-//! The library that brings the locks into a program: where it is, and how the dynamic linker is told.
+//! The library that loads the locks into a program: where it is, and how to preload it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -11,13 +11,13 @@ use crate::failure::Failure;
 
 /// The library's file name.
 pub(crate) const FILE: &str = "libflashlock_preload.so";
-/// The environment variable that says where it is.
+/// The environment variable with its path.
 pub(crate) const ENV_PATH: &str = "FLASHLOCK_PRELOAD_PATH";
 /// The dynamic linker's list of libraries to load first.
 pub(crate) const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// Finds the library: where `FLASHLOCK_PRELOAD_PATH` says, else beside this command, else in `../lib/flashlock/` from
-/// it.
+/// Finds the library: at the path in `FLASHLOCK_PRELOAD_PATH`, else beside this command, else in `../lib/flashlock/`
+/// from there.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
     let explicit = std::env::var_os(ENV_PATH).filter(|path| !path.is_empty()).map(PathBuf::from);
     let command = std::env::current_exe().ok();
@@ -58,7 +58,7 @@ fn absolute(file: PathBuf) -> PathBuf {
     file.canonicalize().unwrap_or(file)
 }
 
-/// LD_PRELOAD is split at blanks and colons, and has no way to quote them.
+/// Checks that LD_PRELOAD can contain the path. It is split at blanks and colons, and cannot quote them.
 fn linkable(file: PathBuf) -> Result<PathBuf, Failure> {
     if file.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b':')) {
         return Err(Failure::new(format_args!(
@@ -70,7 +70,7 @@ fn linkable(file: PathBuf) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-/// The value of LD_PRELOAD that loads the library before what was there already.
+/// The value of LD_PRELOAD that loads the library before all existing entries.
 pub(crate) fn prepend(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     for entry in entries(existing).filter(|entry| *entry != library.as_os_str()) {
@@ -80,14 +80,14 @@ pub(crate) fn prepend(library: &Path, existing: Option<&OsStr>) -> OsString {
     value
 }
 
-/// The same without any flashlock.
+/// The existing entries, except flashlock's library.
 pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
     let foreign: Vec<&OsStr> = entries(existing).filter(|entry| !is_ours(entry)).collect();
     foreign.join(OsStr::new(":"))
 }
 
-/// Puts a command under a lock, or under glibc's if there is none: whatever this command itself was started under. What
-/// is preloaded besides stays.
+/// Sets a command's environment for a lock, or for glibc's if there is none, regardless of this command's own
+/// environment. Other preloaded libraries stay.
 pub(crate) fn put_under(command: &mut Command, lock: Option<(&Path, &str)>) {
     let existing = without_ours(std::env::var_os(LD_PRELOAD).as_deref());
     command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(settings::ENV_RW).env_remove(LD_PRELOAD);

@@ -1,31 +1,31 @@
-//! The C library's locks, condition variable and semaphore, called by their symbols as a C program calls them, so that
-//! the dynamic linker decides whose they are.
+//! The C library's locks, condition variable and semaphore. They are called by their symbols, as from a C program, so
+//! that the dynamic linker chooses their library.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
-/// A `pthread_mutex_t`, statically initialised. Stays where it is: it is used by reference only.
+/// A `pthread_mutex_t`, statically initialised. It is only used by reference, so it does not move.
 pub(crate) struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex is for several threads.
+// SAFETY: a mutex is made for several threads.
 unsafe impl Sync for Mutex {}
 // SAFETY: an unlocked mutex belongs to no thread.
 unsafe impl Send for Mutex {}
 
 impl Mutex {
-    /// Unlocked.
+    /// An unlocked mutex.
     pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
 
-    /// Acquires; whether the function said so.
+    /// Acquires the mutex. Returns whether the function succeeded.
     pub(crate) fn lock(&self) -> bool {
         // SAFETY: the mutex is initialised.
         unsafe { libc::pthread_mutex_lock(self.0.get()) == 0 }
     }
 
-    /// Releases. The caller holds it.
+    /// Releases the mutex, which the caller holds.
     pub(crate) fn unlock(&self) -> bool {
         // SAFETY: the mutex is initialised.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) == 0 }
@@ -35,13 +35,13 @@ impl Mutex {
 /// A `pthread_cond_t`, statically initialised.
 pub(crate) struct Cond(UnsafeCell<libc::pthread_cond_t>);
 
-// SAFETY: a condition variable is for several threads.
+// SAFETY: a condition variable is made for several threads.
 unsafe impl Sync for Cond {}
-// SAFETY: nobody waits on one that is moved.
+// SAFETY: it has no waiters while it is moved.
 unsafe impl Send for Cond {}
 
 impl Cond {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER))
     }
@@ -62,30 +62,30 @@ impl Cond {
 /// A `pthread_rwlock_t`, statically initialised.
 pub(crate) struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 
-// SAFETY: a readers-writer lock is for several threads.
+// SAFETY: a readers-writer lock is made for several threads.
 unsafe impl Sync for RwLock {}
-// SAFETY: one that nobody holds belongs to no thread.
+// SAFETY: a free readers-writer lock belongs to no thread.
 unsafe impl Send for RwLock {}
 
 impl RwLock {
-    /// Unlocked.
+    /// An unlocked readers-writer lock.
     pub(crate) const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
     }
 
-    /// Acquires for reading; whether the function said so.
+    /// Acquires the lock for reading. Returns whether the function succeeded.
     pub(crate) fn read(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_rdlock(self.0.get()) == 0 }
     }
 
-    /// Acquires for writing.
+    /// Acquires the lock for writing.
     pub(crate) fn write(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_wrlock(self.0.get()) == 0 }
     }
 
-    /// Releases. The caller holds it.
+    /// Releases the lock, which the caller holds.
     pub(crate) fn unlock(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_unlock(self.0.get()) == 0 }
@@ -95,60 +95,60 @@ impl RwLock {
 /// A `pthread_spinlock_t`.
 pub(crate) struct Spin(UnsafeCell<libc::pthread_spinlock_t>);
 
-// SAFETY: a spinlock is for several threads.
+// SAFETY: a spinlock is made for several threads.
 unsafe impl Sync for Spin {}
 
 impl Spin {
-    /// Unlocked.
+    /// An unlocked spinlock.
     pub(crate) fn new() -> Self {
         let spin = Self(UnsafeCell::new(0));
-        // SAFETY: there is memory for it, which nobody uses yet. It may be moved: it is a word that knows no address.
+        // SAFETY: there is memory for it, which nothing else uses yet. It may be moved, because it contains no address.
         unsafe { libc::pthread_spin_init(spin.0.get(), libc::PTHREAD_PROCESS_PRIVATE) };
         spin
     }
 
-    /// Acquires; whether the function said so.
+    /// Acquires the spinlock. Returns whether the function succeeded.
     pub(crate) fn lock(&self) -> bool {
         // SAFETY: the spinlock is initialised.
         unsafe { libc::pthread_spin_lock(self.0.get()) == 0 }
     }
 
-    /// Releases. The caller holds it.
+    /// Releases the spinlock, which the caller holds.
     pub(crate) fn unlock(&self) -> bool {
         // SAFETY: the spinlock is initialised.
         unsafe { libc::pthread_spin_unlock(self.0.get()) == 0 }
     }
 }
 
-/// A private `sem_t`, which stays where it is.
+/// A process-private `sem_t`, which does not move.
 pub(crate) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
 
-// SAFETY: a semaphore is for several threads.
+// SAFETY: a semaphore is made for several threads.
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
-    /// With so many permits.
+    /// A semaphore with so many permits.
     pub(crate) fn new(permits: u32) -> Self {
         let semaphore = Self(Box::new(UnsafeCell::new(MaybeUninit::uninit())));
-        // SAFETY: there is memory for it, which nobody uses yet.
+        // SAFETY: there is memory for it, which nothing else uses yet.
         unsafe { libc::sem_init(semaphore.0.get().cast(), 0, permits) };
         semaphore
     }
 
-    /// Takes a permit; whether the function said so.
+    /// Takes a permit. Returns whether the function succeeded.
     pub(crate) fn wait(&self) -> bool {
         // SAFETY: the semaphore is initialised.
         unsafe { libc::sem_wait(self.0.get().cast()) == 0 }
     }
 
-    /// Gives a permit.
+    /// Returns a permit.
     pub(crate) fn post(&self) -> bool {
         // SAFETY: the semaphore is initialised.
         unsafe { libc::sem_post(self.0.get().cast()) == 0 }
     }
 }
 
-/// The file that the dynamic linker takes a function from.
+/// The file from which the dynamic linker takes a function.
 pub(crate) fn provider(function: &str) -> Option<String> {
     let name = CString::new(function).ok()?;
     // SAFETY: looks a symbol up; the name is a C string.

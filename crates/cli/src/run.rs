@@ -1,4 +1,4 @@
-//! `flashlock run`: a program under a lock.
+//! `flashlock run`: runs a program with other locks.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -99,10 +99,10 @@ enum Format {
     Json,
 }
 
-/// What is prepared before a program that is counted starts.
+/// What is prepared before a counted program starts.
 struct Counting {
     block: &'static Block,
-    /// Inherited by the program.
+    /// The program inherits it.
     _descriptor: OwnedFd,
     format: Format,
     file: Option<(PathBuf, File)>,
@@ -135,13 +135,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let totals = counting.block.totals();
     let stats = RunStats::new(provenance, locks.described(), outcome(&ended), resources(&ended), &totals, objects);
     if let Err(failure) = counting.report(&stats) {
-        // The program's end is what matters to whoever started it.
+        // The program's exit status is what matters to the caller.
         failure.report();
     }
     Ok(ended.imitate())
 }
 
-/// Tells the dynamic linker and the library what to do.
+/// Configures the dynamic linker and the library.
 fn set_environment(library: &Path, locks: &Locks) {
     let value = preload::prepend(library, std::env::var_os(preload::LD_PRELOAD).as_deref());
     // SAFETY: this process has one thread.
@@ -160,7 +160,7 @@ impl Args {
 }
 
 impl Counting {
-    /// Makes the shared counters, and the file, so that what cannot be written is known before the program runs.
+    /// Makes the shared counters and the report's file, so that errors appear before the program runs.
     fn prepare(args: &Args) -> Result<Option<Self>, Failure> {
         let format = match (args.stats, &args.stats_file) {
             (Some(format), _) => format,
@@ -204,11 +204,11 @@ impl Counting {
     }
 }
 
-/// The descriptor under a number that programs hardly use themselves: a shell script's `exec 3>file` would take a low
-/// one.
+/// Moves the descriptor to a number that programs hardly use themselves. A shell script's `exec 3>file` would take a
+/// low number.
 fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
     const HIGH: libc::c_int = 700;
-    // SAFETY: duplicates a descriptor of ours, to be inherited as the first was.
+    // SAFETY: duplicates a descriptor that this process owns; it is inherited like the first.
     let high = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD, HIGH) };
     if high < 0 {
         return descriptor;

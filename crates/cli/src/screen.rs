@@ -1,4 +1,4 @@
-//! Output: colours, widths, pipes that break.
+//! Output: colours, widths, broken pipes.
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// Makes it hold for all output.
+    /// Applies the setting to all output.
     pub(crate) fn apply(self) {
         let choice = match self {
             Self::Auto => ColorChoice::Auto,
@@ -32,7 +32,7 @@ impl When {
         choice.write_global();
     }
 
-    /// The same for the text of `--help`.
+    /// The setting for the text of `--help`.
     pub(crate) fn for_help(self) -> clap::ColorChoice {
         match self {
             Self::Auto => clap::ColorChoice::Auto,
@@ -42,13 +42,13 @@ impl When {
     }
 }
 
-/// Of headings.
+/// The style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// Of what is fine.
+/// The style of good news.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Of what deserves a look.
+/// The style of warnings.
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// Of what is wrong.
+/// The style of problems.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Text in a style.
@@ -56,7 +56,7 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Writes to standard output, all of it and now.
+/// Writes the whole text to standard output at once.
 pub(crate) fn emit(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -65,21 +65,21 @@ pub(crate) fn emit(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes to standard error; what cannot be written is lost.
+/// Writes to standard error. Text that cannot be written is lost.
 pub(crate) fn tell(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Tells of an error, or of something less (`kind`).
+/// Reports an error, or something less serious (`kind`).
 pub(crate) fn complain(kind: Option<&str>, what: &str) {
     let name = styled(if kind.is_some() { WARNING } else { BAD }, "flashlock:");
     let kind = kind.map(|kind| format!(" {kind}:")).unwrap_or_default();
     tell(&format!("{name}{kind} {what}\n"));
 }
 
-/// How wide the screen behind a descriptor is, within reason: a file or pipe has [`table::WIDTH`], or as much as
-/// `COLUMNS` says.
+/// The width of the screen behind a descriptor, within limits. A file or pipe has the width in `COLUMNS`, else
+/// [`table::WIDTH`].
 pub(crate) fn width(fd: i32) -> u16 {
     let told = || std::env::var("COLUMNS").ok()?.parse().ok();
     terminal_width(fd).or_else(told).unwrap_or(table::WIDTH).clamp(40, 140)

@@ -1,4 +1,4 @@
-//! Where files are: programs in PATH, and libraries as the dynamic linker finds them.
+//! Finds files: programs in PATH, and libraries as the dynamic linker finds them.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use crate::elf::Elf;
 
-/// Why there is no program of a name.
+/// Why there is no program with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoProgram {
-    /// There is nothing.
+    /// The file does not exist.
     Missing,
-    /// This is a directory.
+    /// The path is a directory.
     Directory(PathBuf),
-    /// This is a file that may not be executed.
+    /// The file is not executable for this process.
     NotExecutable(PathBuf),
 }
 
@@ -51,13 +51,13 @@ pub(crate) fn executable(file: PathBuf) -> Result<PathBuf, NoProgram> {
 
 /// Finds libraries.
 pub(crate) struct Libraries {
-    /// LD_LIBRARY_PATH.
+    /// The directories of LD_LIBRARY_PATH.
     environment: Vec<PathBuf>,
-    /// What `ldconfig` wrote down.
+    /// The cache that `ldconfig` wrote.
     cache: HashMap<String, Vec<PathBuf>>,
 }
 
-/// Where the dynamic linker looks at last, over several distributions.
+/// The directories that the dynamic linker searches last, on several distributions.
 const DEFAULTS: &[&str] = &[
     "/lib64",
     "/usr/lib64",
@@ -70,7 +70,7 @@ const DEFAULTS: &[&str] = &[
 ];
 
 impl Libraries {
-    /// As the dynamic linker of this system would, started from here.
+    /// Searches like this system's dynamic linker in the current environment.
     pub(crate) fn new() -> Self {
         let environment = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         Self {
@@ -79,8 +79,8 @@ impl Libraries {
         }
     }
 
-    /// The places where a library may be that `elf`, which is at `path`, needs; the first is the likeliest. What is
-    /// there may be for another machine.
+    /// The possible paths of a library that `elf`, at `path`, needs; the most likely one first. A file there may be for
+    /// another machine.
     pub(crate) fn candidates(&self, name: &str, elf: &Elf, path: &Path) -> Vec<PathBuf> {
         if name.contains('/') {
             return vec![PathBuf::from(name)];
@@ -96,7 +96,7 @@ impl Libraries {
     }
 }
 
-/// A runpath's directories. `$ORIGIN` is where the file is; a path with another variable is left out.
+/// A runpath's directories. `$ORIGIN` is the file's directory; paths with other variables are left out.
 fn expand(runpath: Option<&str>, file: &Path) -> Vec<PathBuf> {
     let origin = file.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
     let expanded = runpath.unwrap_or_default().split(':').filter(|entry| !entry.is_empty());

@@ -1,12 +1,12 @@
-//! What a user may have meant who wrote a name that nothing has.
+//! Suggests known names for an unknown name.
 
 use strsim::{jaro_winkler, osa_distance};
 
-/// A name may be meant by its beginning if that has so many letters.
+/// A name may be abbreviated to its first letters if there are at least so many.
 const BEGINNING: usize = 3;
 
-/// The known name that is nearest to `word`, if it is near: a slip of the keyboard or two, whatever the case. Else one
-/// that begins so.
+/// The known name nearest to `word`, if it is near: one or two typing errors, regardless of case. Else a name that
+/// starts with it.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let known: Vec<&str> = known.into_iter().collect();

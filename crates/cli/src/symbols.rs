@@ -1,9 +1,9 @@
-//! What the addresses of a program that has ended mean: which variable a lock was, and which call in the program used
+//! The meaning of addresses in a program that has ended: which variable a lock was, and which call in the program used
 //! it first.
 //!
-//! The processes have written down where their code was mapped from ([`Mapped`]). Everything else is in the files:
-//! symbols, and, where there is debug information, source lines. What is in no file that can be read, or in one without
-//! symbols, stays a number.
+//! The processes have recorded where their code was mapped from ([`Mapped`]). Everything else is in the files: symbols,
+//! and source lines if there is debug information. If a file cannot be read, or has no symbols, the address stays a
+//! number.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ use object::{
 
 use crate::preload;
 
-/// The smallest page there is.
+/// The smallest page size.
 const PAGE: u64 = 4096;
 
 /// The files of all processes.
@@ -36,7 +36,7 @@ pub(crate) struct Symbols {
 /// A program or library.
 struct File {
     segments: Vec<Segment>,
-    /// Functions and variables, by address.
+    /// Functions and variables, in order of address.
     symbols: Vec<Symbol>,
     lines: Option<Lines>,
 }
@@ -44,11 +44,11 @@ struct File {
 /// A file's debug information.
 type Lines = Context<EndianSlice<'static, NativeEndian>>;
 
-/// What is mapped in one piece.
+/// A part of the file that is mapped in one piece.
 struct Segment {
     address: u64,
     size: u64,
-    /// Where in the file it begins, and how much of it is there.
+    /// Its offset and its length in the file.
     file: (u64, u64),
     is_code: bool,
 }
@@ -68,12 +68,12 @@ struct Spot<'a> {
 }
 
 impl Symbols {
-    /// Of processes that have mapped this.
+    /// The symbols of processes with these mappings.
     pub(crate) fn new(modules: Vec<Mapped>) -> Self {
         Self { modules, files: HashMap::new() }
     }
 
-    /// Objects, called by their names. Where several processes have the same variable, it is one object.
+    /// The objects with their names. If several processes have the same variable, it is one object.
     pub(crate) fn name(&mut self, counted: &[ObjectTotals]) -> Vec<Object> {
         let mut named: Vec<Object> = Vec::new();
         let mut variables: HashMap<(String, String, String), usize> = HashMap::new();
@@ -121,7 +121,7 @@ impl Symbols {
     }
 
     fn place(&mut self, process: u32, site: Site) -> Option<Place> {
-        // Where something of flashlock's lies between the call and the program, the call is not the program's.
+        // If part of flashlock is between the call and the program, the call is not the program's.
         let spot = self.find(process, site.address).filter(|spot| !preload::is_ours(spot.path.as_os_str()))?;
         let (function, source) = spot.call();
         Some(Place {
@@ -133,7 +133,7 @@ impl Symbols {
         })
     }
 
-    /// Which file an address of a process belongs to.
+    /// The file that contains an address of a process.
     fn find(&mut self, process: u32, address: u64) -> Option<Spot<'_>> {
         let path = |mapped: &Mapped| PathBuf::from(OsStr::from_bytes(&mapped.path));
         for mapped in self.modules.iter().filter(|mapped| mapped.process == process) {
@@ -155,7 +155,7 @@ impl Symbols {
 
 impl File {
     fn read(path: &Path) -> Option<Self> {
-        // What is read of it is kept until the command ends.
+        // Kept until the command ends.
         let cache: &'static ReadCache<fs::File> = Box::leak(Box::new(ReadCache::new(fs::File::open(path).ok()?)));
         let file = ElfFile64::<Endianness, _>::parse(cache).ok()?;
         let segments = file.segments().map(|segment| Segment {
@@ -183,15 +183,15 @@ impl File {
         Some(Self { segments: segments.collect(), symbols, lines: lines(&file) })
     }
 
-    /// How far from its own addresses it was mapped.
+    /// The difference between the mapped addresses and the file's own.
     fn moved_by(&self, mapped: &Mapped) -> Option<u64> {
         let Some(offset) = mapped.offset else {
             // From the first page of the first segment on.
             let first = self.segments.iter().map(|segment| segment.address).min()?;
             return Some(mapped.start.wrapping_sub(first & !(PAGE - 1)));
         };
-        // The kernel maps whole pages, so a mapping may begin before its segment, with the end of another one that is
-        // no code.
+        // The kernel maps whole pages, so a mapping may start before its segment, with the end of another segment that
+        // is not code.
         let in_segment = |segment: &&Segment| {
             let (begin, size) = segment.file;
             segment.is_code && offset < begin + size && begin < offset + (mapped.end - mapped.start)
@@ -200,16 +200,16 @@ impl File {
         Some(mapped.start.wrapping_sub(offset).wrapping_sub(segment.address.wrapping_sub(segment.file.0)))
     }
 
-    /// The innermost symbol around an address.
+    /// The innermost symbol that contains an address.
     fn symbol(&self, address: u64, is_code: bool) -> Option<&Symbol> {
         let before = &self.symbols[..self.symbols.partition_point(|symbol| symbol.address <= address)];
         let around = |symbol: &&Symbol| symbol.is_code == is_code && address - symbol.address < symbol.size.max(1);
-        // A larger symbol around a smaller one is hardly ever far away.
+        // A larger symbol that contains smaller ones rarely starts far away.
         before.iter().rev().take(64).find(around)
     }
 }
 
-/// A file's debug information, if it has some that is not compressed.
+/// A file's debug information, if it exists and is not compressed.
 fn lines(file: &ElfFile64<'static, Endianness, &'static ReadCache<fs::File>>) -> Option<Lines> {
     let section = |id: SectionId| {
         let found = file.section_by_name(id.name());
@@ -223,7 +223,7 @@ fn lines(file: &ElfFile64<'static, Endianness, &'static ReadCache<fs::File>>) ->
 }
 
 impl Spot<'_> {
-    /// The variable that is here, or that this is a part of.
+    /// The variable at this address, or of which it is a part.
     fn variable(&self) -> Option<String> {
         let symbol = self.file.symbol(self.address, false)?;
         let name = demangle_auto(symbol.name.as_str().into(), None);
@@ -233,8 +233,8 @@ impl Spot<'_> {
         })
     }
 
-    /// The function that called, and the line in it where it did; the call returns to here. A function that the
-    /// compiler has put into another one is that one's.
+    /// The calling function, and the line of the call, which returns to this address. If the compiler has inlined a
+    /// function, the function that contains it is named.
     fn call(&self) -> (Option<String>, Option<String>) {
         let call = self.address.wrapping_sub(1);
         let name = |symbol: &Symbol| demangle_auto(symbol.name.as_str().into(), None).into_owned();
@@ -261,7 +261,7 @@ mod tests {
 
     static A_VARIABLE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
 
-    /// Where this program's code is, as a process that counts writes it down.
+    /// The mappings of this program's code, as a counting process records them.
     fn modules() -> Vec<Mapped> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
@@ -314,7 +314,7 @@ mod tests {
         let mut symbols = Symbols::new(modules());
         let object = symbols.object(&totals(address, address, 4));
         assert_eq!((object.symbol, object.place, object.address), (None, None, Some(format!("{address:#x}"))));
-        // Of another process nothing is known.
+        // Nothing is known of another process.
         let code = modules as *const () as u64;
         assert_eq!(symbols.object(&totals(code, code, 5)).place, None);
         let gone = Mapped { process: 4, start: 0x1000, end: 0x2000, offset: Some(0), path: b"/no/such/file".to_vec() };

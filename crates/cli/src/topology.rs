@@ -1,4 +1,4 @@
-//! `flashlock topology`: what machine this is, as the locks see it.
+//! `flashlock topology`: shows this machine as the locks see it.
 
 use std::collections::BTreeMap;
 
@@ -38,9 +38,9 @@ pub(crate) struct Args {
 struct Output<'a> {
     #[serde(flatten)]
     machine: Machine,
-    /// How a thread learns its node.
+    /// How a thread finds out its node.
     node_source: &'static str,
-    /// How many nodes the locks believe in.
+    /// The number of nodes that the locks see.
     lock_nodes: u32,
     offline: &'a [u32],
     cpu_list: Vec<CpuRow<'a>>,
@@ -155,7 +155,7 @@ fn text(topology: &Topology, width: u16) -> String {
     format!("{}\n{lines}\n{}", styled(HEADING, &title), nodes(topology, width))
 }
 
-/// How many nodes the locks see, and how; `numa::prepare` has been called.
+/// The number of nodes that the locks see, and how threads find out theirs. `numa::prepare` has been called.
 pub(crate) fn seen_nodes() -> String {
     let nodes = units::counted(u64::from(numa::nodes()), "NUMA node");
     if numa::nodes() == 1 { nodes } else { format!("{nodes}; a thread learns its own by: {}", numa::source()) }

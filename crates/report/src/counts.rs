@@ -6,7 +6,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Names and counts, in the order in which they are to be shown.
+/// Names and counts, in the order in which they are shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(pub Vec<(String, u64)>);
 

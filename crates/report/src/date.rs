@@ -1,4 +1,4 @@
-//! Dates in result files: UTC, as RFC 3339 writes them.
+//! Dates in result files: UTC, in the format of RFC 3339.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,15 +8,15 @@ pub fn now() -> String {
     rfc3339(seconds)
 }
 
-/// The time so many seconds after 1970 began.
+/// The time so many seconds after the start of 1970.
 pub fn rfc3339(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
 }
 
-/// Year, month and day of the day so many days after 1970 began. The year is taken to begin in March, so that the leap
-/// day is its last and the months before it have the lengths 31, 30, 31, 30, 31 over and over.
+/// Year, month and day of the day so many days after the start of 1970. The computation starts years in March, so that
+/// the leap day is the last day of a year, and the lengths of the months before it repeat as 31, 30, 31, 30, 31.
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970_FROM_MARCH_0: u64 = 719_468;
     const DAYS_IN_400_YEARS: u64 = 146_097;

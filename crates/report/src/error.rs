@@ -1,9 +1,9 @@
-//! What is wrong with a result file.
+//! The error in a result file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Names the file and what is wrong with it.
+/// An error, with the name of the file.
 #[derive(Debug)]
 pub struct Error {
     /// The file.
@@ -13,7 +13,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Something wrong with a file.
+    /// An error in this file.
     pub fn new(file: &Path, what: impl fmt::Display) -> Self {
         Self { file: file.to_owned(), what: what.to_string() }
     }

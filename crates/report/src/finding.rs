@@ -1,7 +1,7 @@
-//! What a result says, in a sentence: what a reader of its picture is to see first.
+//! States the finding of a result in a sentence: what the reader of its picture should see first.
 //!
-//! The sentence names the locks that win, how much faster than the baseline they are, what the default lock does if
-//! it is not among them, and what collapsed. Whoever wins is named, be it a lock of ours or not.
+//! The sentence names the locks that win, how much faster than the baseline they are, how the default lock does if it
+//! is not among them, and what collapsed. It names the winners whether or not they are locks of flashlock.
 
 use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::rw::catalogue::RW_DEFAULT;
@@ -10,13 +10,13 @@ use crate::results::{Better, COLLAPSE, Group, Metric, Results};
 use crate::statistics::{Direction, Standing};
 use crate::units::three_digits;
 
-/// Where no statistics judged, locks this close to the best one are named with it, and one this close to the baseline
-/// is not called faster.
+/// The tolerance without statistics. Locks within this factor of the best one are named with it, and a lock within this
+/// factor of the baseline is not called faster.
 const CLOSE: f64 = 1.03;
-/// So many names are listed; of more, the first.
+/// The maximum number of names in a list. Of more, only the first are listed.
 const NAMES: usize = 4;
 
-/// Of the whole result.
+/// The finding of the whole result.
 pub fn headline(results: &Results) -> String {
     match results.groups.as_slice() {
         [group] => of(results, group),
@@ -25,7 +25,7 @@ pub fn headline(results: &Results) -> String {
     .unwrap_or_else(|| results.title.clone())
 }
 
-/// Of one group. `None` if nothing can be compared there.
+/// The finding of one group. `None` if nothing can be compared there.
 pub fn of(results: &Results, group: &Group) -> Option<String> {
     let words = Words::of(results.metric(&group.merit)?);
     let mut ranking: Vec<(&str, f64)> =
@@ -58,14 +58,14 @@ pub fn of(results: &Results, group: &Group) -> Option<String> {
     Some(parts.join("; "))
 }
 
-/// An average hides where a lock is better and where not.
+/// Says that it is an average, which hides where a lock is better and where it is not.
 fn on_average(group: &Group) -> &'static str {
     if group.cells.len() > 1 { " on average" } else { "" }
 }
 
-/// Who is better than the leaders where the most threads run.
+/// The lock that is better than the leaders with the most threads.
 fn overtaken(results: &Results, group: &Group, leaders: &[(&str, f64)], words: &Words) -> Option<String> {
-    /// By so much.
+    /// By at least this factor.
     const CLEARLY: f64 = 1.1;
     let cell = group.cells.last().filter(|_| group.cells.len() > 1 && !leaders.is_empty())?;
     let better = |lock: &str| {
@@ -79,7 +79,7 @@ fn overtaken(results: &Results, group: &Group, leaders: &[(&str, f64)], words: &
     (most >= led * CLEARLY).then(|| format!("{lock} is {} with {cell} {axis}", words.better).trim_end().to_owned())
 }
 
-/// Of several groups: what one lock does in each.
+/// The finding of several groups: how one lock does in each.
 fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String> {
     let baseline = results.baseline();
     if groups.iter().all(|group| is_same(results, group, lock)) {
@@ -104,12 +104,12 @@ fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String>
     Some(format!("{lock}: {}", parts?.join(", ")))
 }
 
-/// Whether statistics judged, and could not tell the lock from the baseline.
+/// Whether statistics could not tell the lock from the baseline.
 fn is_same(results: &Results, group: &Group, lock: &str) -> bool {
     standing(results, group, lock).is_some_and(|standing| standing.direction == Direction::NoDifference)
 }
 
-/// How many times better than the baseline a lock was over all telling cells.
+/// How many times better than the baseline a lock was, over all telling cells.
 fn overall(results: &Results, group: &Group, lock: &str) -> Option<f64> {
     if let Some(standing) = standing(results, group, lock) {
         return Some(standing.advantage.mean);
@@ -125,7 +125,8 @@ fn standing<'a>(results: &'a Results, group: &Group, lock: &str) -> Option<&'a S
     results.verdicts.get(&group.title)?.standing(lock).filter(|standing| standing.p.is_some())
 }
 
-/// The best locks: the verdict's choice and its equals; where nobody judged, those that are close to the best one.
+/// The best locks: the verdict's choice and its equals. Without a verdict, those that are close to the best one.
+/// If the baseline collapsed everywhere, its figure and the best one say more than their ratio.
 fn leaders<'a>(results: &Results, group: &Group, ranking: &[(&'a str, f64)]) -> Vec<(&'a str, f64)> {
     let verdict = results.verdicts.get(&group.title).filter(|verdict| verdict.standings.iter().any(|s| s.p.is_some()));
     let sound = |lock: &str| results.failures(&group.title, lock).0 == 0;
@@ -157,14 +158,14 @@ fn nobody(results: &Results, group: &Group, words: &Words, all_stand: bool) -> S
     format!("No lock is {} than {}", words.better, results.baseline())
 }
 
-/// Where the baseline collapsed everywhere, its figure and the best one say more than their quotient.
+/// If the baseline collapsed everywhere, its figure and the best one say more than their quotient.
 fn fallen(results: &Results, group: &Group, best: &str) -> Option<String> {
     let figure = |lock: &str| Some(three_digits(results.figure_over_cells(&group.title, lock, &group.merit)?.median));
     let baseline = results.baseline();
     Some(format!("{baseline} collapsed: {}, {best} {}", figure(baseline)?, figure(best)?))
 }
 
-/// The lock that readers ask about: the default one, else the first one.
+/// The lock that readers ask about: the default lock, else the first one.
 fn subject(results: &Results) -> Option<&str> {
     let own = [DEFAULT.info().name, RW_DEFAULT.info().name];
     others(results).find(|lock| own.contains(lock)).or_else(|| others(results).next())
@@ -188,7 +189,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// What a lock is that has more or less of a figure.
+/// Words for a lock with more or less of a figure.
 struct Words {
     less: bool,
     best: &'static str,
@@ -214,7 +215,8 @@ mod tests {
     use super::*;
     use crate::results::{Point, Run};
 
-    /// Speeds of each lock with 1, 8 and 64 threads; four rounds that differ by little, or wildly.
+    /// A result with the speeds of each lock with 1, 8 and 64 threads. If judged, it has four rounds with little or
+    /// much noise.
     fn results(speeds: &[(&str, [f64; 3])], is_judged: bool) -> Results {
         let cells = ["1", "8", "64"];
         let point = |lock: &str, cell: usize, speed: f64| Point {

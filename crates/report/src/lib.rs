@@ -1,22 +1,22 @@
-//! # What flashlock's tools tell
+//! # Reports of flashlock's tools
 //!
-//! The files that they write, and the tables that they print. Schema and rendering are separate files, so that a tool
-//! that reads a result later sees what the one that made it saw.
+//! The files that the tools write, and the tables that they print. Schema and rendering are separate files, so that a
+//! tool that reads a result later shows the same as the tool that made it.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`run_stats`] | the counters of `flashlock run --stats`: schema, collecting, text |
-//! | [`results`] | measurements under several locks: schema, what follows from the runs, CSV |
+//! | [`results`] | measurements under several locks: schema, derived figures, CSV |
 //! | [`statistics`] | spreads, ratios with their interval, verdicts |
-//! | [`finding`] | what a result says, in a sentence |
+//! | [`finding`] | the finding of a result, in a sentence |
 //! | [`chart`] | results as an SVG picture |
-//! | [`provenance`], [`machine`] | what every result file says: who made it, of what, when, where |
+//! | [`provenance`], [`machine`] | the fields of every result file: origin, command, date, machine |
 //! | [`counts`] | named counters that keep their order |
-//! | [`table`], [`units`], [`date`] | the look of tables and numbers |
-//! | [`error`] | what is wrong with a file |
+//! | [`table`], [`units`], [`date`] | the format of tables, numbers and dates |
+//! | [`error`] | errors in a file |
 //!
-//! A schema has a name and a version. Adding a field keeps the version; renaming, removing or changing the meaning of
-//! one raises it. Readers ignore fields that they do not know and refuse versions that they do not know.
+//! A schema has a name and a version. Adding a field keeps the version; renaming or removing a field, or changing its
+//! meaning, raises it. Readers ignore unknown fields and refuse unknown versions.
 
 pub mod chart;
 pub mod counts;

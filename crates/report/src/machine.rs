@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// What a result file says of a machine. What is not known is `null`.
+/// The description of a machine in a result file. Unknown values are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name.
     pub cpu: Option<String>,
-    /// Whether a hypervisor runs under the system.
+    /// Whether the system runs under a hypervisor.
     pub virtualised: Option<bool>,
     /// CPUs (hardware threads) that are online.
     pub cpus: usize,
@@ -25,7 +25,7 @@ pub struct Machine {
     pub packages: Option<usize>,
     /// NUMA nodes.
     pub numa_nodes: Option<usize>,
-    /// `NODESxCORESxSMT` if the locks were told to imagine another machine.
+    /// `NODESxCORESxSMT` if the locks were configured to assume another machine.
     pub imagined: Option<String>,
     /// The kernel's release.
     pub kernel: Option<String>,
@@ -34,7 +34,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine; `imagined` if `FLASHLOCK_TOPOLOGY` holds.
+    /// The host. `imagined`: the value of `FLASHLOCK_TOPOLOGY`, if set.
     pub fn here(imagined: Option<[u32; 3]>) -> Self {
         let mut machine = Self::from(&Topology::read());
         machine.imagined = imagined.map(|[nodes, cores, smt]| format!("{nodes}x{cores}x{smt}"));
@@ -85,7 +85,7 @@ impl fmt::Display for Machine {
             write!(f, ", locks imagine {imagined}")?;
         }
         if self.kernel.is_none() && self.glibc.is_none() {
-            // A simulated one.
+            // A simulated machine.
             return Ok(());
         }
         let kernel = self.kernel.clone().unwrap_or_else(unknown);

@@ -1,4 +1,4 @@
-//! Where a result comes from: the fields that every result file begins with.
+//! The origin of a result: the fields at the start of every result file.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::{Error, date};
 
-/// Who made a result, of what, when and where.
+/// Which flashlock made a result, from which command, when and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The kind of file.
@@ -18,16 +18,16 @@ pub struct Provenance {
     pub version: u32,
     /// The version of flashlock that made it.
     pub flashlock: String,
-    /// When, in UTC (RFC 3339).
+    /// The time, in UTC (RFC 3339).
     pub date: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
 impl Provenance {
-    /// Made here and now.
+    /// The provenance of a result that is made here and now.
     pub fn now(schema: &str, version: u32, command: Vec<String>, machine: Machine) -> Self {
         Self {
             schema: schema.to_owned(),
@@ -40,7 +40,7 @@ impl Provenance {
     }
 }
 
-/// Reads a result file of a schema, up to a version.
+/// Reads a result file of this schema, up to this version.
 pub fn read<T: DeserializeOwned>(file: &Path, schema: &str, version: u32) -> Result<T, Error> {
     #[derive(Deserialize)]
     struct Kind {

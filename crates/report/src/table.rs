@@ -1,11 +1,11 @@
-//! The one look that all tables have.
+//! The common format of all tables.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 
-/// How wide text may be where nobody says how wide the screen is.
+/// The text width if the screen's width is unknown.
 pub const WIDTH: u16 = 80;
 
-/// An empty table, not wider than `width` if its words allow that.
+/// An empty table, at most `width` wide if its words allow that.
 pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>, width: u16) -> Table {
     let mut table = Table::new();
     table
@@ -25,14 +25,14 @@ pub fn numbers(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     }
 }
 
-/// Never breaks what stands in this column, such as names.
+/// Never breaks the text in this column, such as names.
 pub fn keep_whole(table: &mut Table, index: usize) {
     if let Some(column) = table.column_mut(index) {
         column.set_constraint(ColumnConstraint::ContentWidth);
     }
 }
 
-/// The table's lines, without blanks at their ends.
+/// The table's lines, without trailing blanks.
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
     for line in table.lines() {
@@ -42,18 +42,18 @@ pub fn text(table: &Table) -> String {
     text
 }
 
-/// `name  text`, the text broken at blanks so that lines stay within `width`, and indented under its first line.
+/// `name  text`. The text is broken at blanks so that lines fit `width`, and further lines are indented to its start.
 pub fn field(name: &str, text: &str, name_width: usize, width: u16) -> String {
     fill(format!("  {name:name_width$}  "), text.split(' '), 2 + name_width + 2, width)
 }
 
-/// A paragraph, broken at blanks so that lines stay within `width`.
+/// A paragraph, broken at blanks so that lines fit `width`.
 pub fn paragraph(text: &str, width: u16) -> String {
     fill(String::new(), text.split_whitespace(), 0, width)
 }
 
-/// Appends words to a line that has `indent` columns already, and goes on below, as far indented, where they would be
-/// too wide.
+/// Appends words to a line that already has `indent` columns. Where they would be too wide, it continues on the next
+/// line with the same indentation.
 fn fill<'a>(mut line: String, words: impl Iterator<Item = &'a str>, indent: usize, width: u16) -> String {
     let mut column = indent;
     for (index, word) in words.enumerate() {

@@ -42,13 +42,13 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// Three significant digits, also of what is far below one, without an exponent and without losing digits before the
+/// Three significant digits, also of numbers far below one, without an exponent and without losing digits before the
 /// point.
 pub fn three_digits(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();
     }
-    // Of the rounded number: 0.09996 has one digit less behind the point than its own logarithm says.
+    // Use the rounded number: 0.09996 has one digit less after the point than its own logarithm suggests.
     let rounded: f64 = format!("{number:.2e}").parse().unwrap_or(number);
     let decimals = (2.0 - rounded.abs().log10().floor()).clamp(0.0, 6.0) as usize;
     let text = format!("{:.decimals$}", number.abs());
@@ -59,7 +59,7 @@ pub fn three_digits(number: f64) -> String {
     }
 }
 
-/// A share of one as a percentage that tells 0 from little, and all from almost all.
+/// A share of one as a percentage. It distinguishes 0 from little, and all from almost all.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         share if share <= 0.0 => "0%".into(),

@@ -1,4 +1,4 @@
-//! Result files: what is written can be read, and what is wrong with one is said.
+//! Result files: what is written can be read, and errors are reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn what_is_written_is_read() {
     assert_eq!(RunStats::read(&file("good.json", &stats.json())).unwrap(), stats);
 }
 
-/// What did not exist when a file was written.
+/// // Files that lack fields of newer versions.
 #[test]
 fn older_files_are_read() {
     let mut old: serde_json::Value = serde_json::from_str(&sample().json()).unwrap();
@@ -160,8 +160,8 @@ fn what_follows_from_the_runs() {
 fn the_results_of_this_repository_can_be_read() {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    // `fidelity.json` compares with papers, not locks with each other: `cargo xtask fidelity --quick` reads it.
-    // `regret.json` holds what follows from several thousand runs, not the runs.
+    // `fidelity.json` compares with papers instead of comparing locks: `cargo xtask fidelity --quick` reads it.
+    // `regret.json` holds figures derived from several thousand runs, without the runs.
     let files = files.filter(|file| !file.ends_with("fidelity.json") && !file.ends_with("regret.json"));
     let files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
     assert!(!files.is_empty());

@@ -1,27 +1,27 @@
 //! The rivals in Rust, as three functions each, for Rust and for C (`headers/rival-*.h`).
 //!
-//! Each `lock` and each `unlock` is one plain call, as with all rivals and with a pthread mutex: none is inline. A
-//! mutex has [`MUTEX_BYTES`]; what the owner of a lock keeps, such as the guard of a `std` mutex, has [`GUARD_BYTES`]
-//! on its stack.
+//! Each `lock` and each `unlock` is one plain call and never inlined, as for all rivals and for a pthread mutex. A
+//! mutex has [`MUTEX_BYTES`]. The data that a holder keeps, such as the guard of a `std` mutex, has [`GUARD_BYTES`] on
+//! its stack.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The room for a mutex, which is aligned to so many bytes as well.
+/// The room for a mutex, and its alignment, in bytes.
 pub const MUTEX_BYTES: usize = 64;
-/// The room for a guard.
+/// The room for a guard, in bytes.
 pub const GUARD_BYTES: usize = 16;
 
 const _: () = assert!(size_of::<Mutex<()>>() <= MUTEX_BYTES && size_of::<MutexGuard<'_, ()>>() <= GUARD_BYTES);
 const _: () = assert!(size_of::<parking_lot_12::RawMutex>() <= MUTEX_BYTES);
 const _: () = assert!(size_of::<parking_lot_13::RawMutex>() <= MUTEX_BYTES);
 
-/// Makes a free mutex in memory that nobody uses yet.
+/// Makes a free mutex in memory that nothing else uses yet.
 pub type Init = unsafe extern "C" fn(mutex: *mut c_void);
-/// Acquires a mutex, or releases it: then with what acquiring it has left in the guard.
+/// Acquires or releases a mutex. Acquiring writes the guard, which releasing takes.
 pub type Call = unsafe extern "C" fn(mutex: *mut c_void, guard: *mut c_void);
 
-/// A lock.
+/// The functions of a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions {
     /// Makes a free mutex.
@@ -42,10 +42,10 @@ pub(crate) const PARKING_LOT_13: Functions =
 ///
 /// # Safety
 ///
-/// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nobody uses it yet.
+/// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nothing else uses it yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rival_std_init(mutex: *mut c_void) {
-    // SAFETY: the caller's promise; there is room, as asserted above.
+    // SAFETY: the caller's promise; the room suffices, as asserted above.
     unsafe { mutex.cast::<Mutex<()>>().write(Mutex::new(())) }
 }
 
@@ -81,11 +81,11 @@ macro_rules! parking_lot {
         ///
         /// # Safety
         ///
-        /// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nobody uses it yet.
+        /// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nothing else uses it yet.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $init(mutex: *mut c_void) {
             use $parking_lot::lock_api::RawMutex as _;
-            // SAFETY: the caller's promise; there is room, as asserted above.
+            // SAFETY: the caller's promise; the room suffices, as asserted above.
             unsafe { mutex.cast::<$parking_lot::RawMutex>().write($parking_lot::RawMutex::INIT) }
         }
 

@@ -1,16 +1,17 @@
-//! # The locks that programs embed instead of a pthread mutex
+//! # Locks that programs embed instead of a pthread mutex
 //!
-//! No program can be put under one of these: it must be written for it. `flashlock compare` and `cargo xtask regret`
-//! measure them beside our locks, so that a comparison with glibc alone flatters nobody. [`RIVALS`] is the one list.
+//! Unmodified programs cannot use these locks: a program must be written for one. `flashlock compare` and `cargo xtask
+//! regret` measure them beside flashlock's locks, because a comparison with glibc alone would flatter flashlock.
+//! [`RIVALS`] is the only list.
 //!
 //! | module, file | holds |
 //! |---|---|
 //! | [`functions`] | the rivals in Rust, as three functions each |
 //! | [`mutex`] | a mutex of any rival |
 //! | `headers/rival-NAME.h` | each rival for C++: type and three functions |
-//! | `shim.cc` | the same three functions of a rival in C++, for a library that is loaded |
+//! | `shim.cc` | the same three functions of a C++ rival, for a library that is loaded at run time |
 //!
-//! A new rival is its header and a row here.
+//! To add a rival, add its header and a row here.
 
 pub mod functions;
 pub mod mutex;
@@ -18,12 +19,12 @@ pub mod mutex;
 pub use functions::Functions;
 pub use mutex::Mutex;
 
-/// A lock of somebody else.
+/// A lock of another project.
 #[derive(Clone, Copy, Debug)]
 pub struct Rival {
-    /// What it is called in tables, and its `headers/rival-NAME.h`.
+    /// Its name in tables, and of its header `headers/rival-NAME.h`.
     pub name: &'static str,
-    /// What it is called in its own documentation.
+    /// Its name in its own documentation.
     pub title: &'static str,
     /// Where its code comes from.
     pub code: Code,
@@ -32,7 +33,7 @@ pub struct Rival {
 /// Where a rival's code comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Code {
-    /// From crates: it is part of whatever uses this one.
+    /// From crates: it is linked into every user of this crate.
     Rust(Functions),
     /// From a C++ library, which need not be installed.
     Cpp(Cpp),
@@ -43,16 +44,16 @@ pub enum Code {
 pub struct Cpp {
     /// The text of its `headers/rival-NAME.h`.
     pub header: &'static str,
-    /// The header of the library that this one includes.
+    /// The header of the library that `header` includes.
     pub include: &'static str,
-    /// What the linker is told.
+    /// The linker's option for the library.
     pub library: &'static str,
-    /// The Debian package that has both.
+    /// The Debian package with header and library.
     pub package: &'static str,
 }
 
 impl Rival {
-    /// What it needs from a C++ library.
+    /// The C++ library that it needs, if any.
     pub fn cpp(&self) -> Option<&Cpp> {
         match &self.code {
             Code::Rust(_) => None,
@@ -60,14 +61,14 @@ impl Rival {
         }
     }
 
-    /// The rival of that name.
+    /// The rival with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         RIVALS.iter().find(|rival| rival.name == name)
     }
 }
 
-/// A source that makes a library with the functions [`SHIM_INIT`], [`SHIM_LOCK`] and [`SHIM_UNLOCK`] of whichever
-/// `headers/rival-NAME.h` is included before it.
+/// The source of a library with the functions [`SHIM_INIT`], [`SHIM_LOCK`] and [`SHIM_UNLOCK`] of the
+/// `headers/rival-NAME.h` that is included before it.
 pub const SHIM: &str = include_str!("shim.cc");
 /// The shim's [`functions::Init`].
 pub const SHIM_INIT: &str = "flashlock_rival_init";
@@ -76,7 +77,7 @@ pub const SHIM_LOCK: &str = "flashlock_rival_lock";
 /// The shim's [`functions::Call`] that releases.
 pub const SHIM_UNLOCK: &str = "flashlock_rival_unlock";
 
-/// All of them, in the order in which they are shown.
+/// All rivals, in the order in which they are shown.
 pub const RIVALS: [Rival; 6] = [
     Rival { name: "std", title: "std::sync::Mutex of Rust", code: Code::Rust(functions::STD) },
     Rival { name: "parking_lot-0.12", title: "parking_lot 0.12", code: Code::Rust(functions::PARKING_LOT_12) },

@@ -5,24 +5,25 @@ use std::ffi::c_void;
 
 use crate::functions::{Functions, GUARD_BYTES, MUTEX_BYTES};
 
-/// A mutex. It stays where it is, and is not destroyed: a rival's may need to be, so it lives as long as the process.
+/// A mutex of any rival. It does not move and is not destroyed, because some rivals' mutexes need destroying. So it
+/// lives as long as the process.
 #[derive(Debug)]
 pub struct Mutex {
     functions: Functions,
     memory: &'static Memory,
 }
 
-/// On a pair of cache lines of its own: CPUs fetch them together.
+/// On a pair of cache lines of its own, because CPUs fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Memory(UnsafeCell<[u8; MUTEX_BYTES]>);
 
 const _: () = assert!(align_of::<Memory>() >= MUTEX_BYTES);
 
-// SAFETY: what is in it is accessed by the rival's functions only, which are made for several threads.
+// SAFETY: only the rival's functions access its contents, and they allow concurrent calls.
 unsafe impl Sync for Memory {}
 
-/// What the owner of a lock keeps, on its stack.
+/// What a holder keeps, on its stack.
 #[derive(Debug, Default)]
 #[repr(align(8))]
 pub struct Guard([u8; GUARD_BYTES]);
@@ -35,12 +36,12 @@ impl Mutex {
     /// The functions are those of one lock, and keep to [`MUTEX_BYTES`] and [`GUARD_BYTES`].
     pub unsafe fn new(functions: Functions) -> Self {
         let memory: &'static Memory = Box::leak(Box::new(Memory(UnsafeCell::new([0; MUTEX_BYTES]))));
-        // SAFETY: there is room, and nobody else knows of it.
+        // SAFETY: there is room, and nothing else uses it.
         unsafe { (functions.init)(memory.0.get().cast::<c_void>()) };
         Self { functions, memory }
     }
 
-    /// Does something while no other thread holds the mutex.
+    /// Runs `inside` while no other thread holds the mutex.
     #[inline]
     pub fn with<T>(&self, inside: impl FnOnce() -> T) -> T {
         let mut guard = Guard::default();
@@ -51,18 +52,18 @@ impl Mutex {
         value
     }
 
-    /// Acquires.
+    /// Acquires the mutex.
     #[inline]
     pub fn lock(&self, guard: &mut Guard) {
         // SAFETY: the mutex was made by `init` and lives for ever; the guard has room.
         unsafe { (self.functions.lock)(self.memory.0.get().cast(), (&raw mut guard.0).cast()) }
     }
 
-    /// Releases.
+    /// Releases the mutex.
     ///
     /// # Safety
     ///
-    /// This thread has acquired it with this guard, and not released it since.
+    /// This thread has acquired the mutex with this guard, and has not released it since.
     #[inline]
     pub unsafe fn unlock(&self, guard: &mut Guard) {
         // SAFETY: as above, and the caller's promise.
@@ -84,7 +85,7 @@ mod tests {
         let mut tried = 0;
         for rival in RIVALS {
             let Code::Rust(functions) = rival.code else { continue };
-            // SAFETY: the functions of one lock of this crate.
+            // SAFETY: the functions belong to one lock of this crate.
             let mutex = unsafe { Mutex::new(functions) };
             let count = AtomicU32::new(0);
             let work = || {

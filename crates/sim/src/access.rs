@@ -1,14 +1,16 @@
 //! # Accesses, as a thread sees them
 //!
-//! **Store buffer.** A store takes its time when its line has come and all earlier stores have; the thread does not
-//! wait for that, unless its buffer is full. Until then nobody else reaches the line. A read-modify-write waits until
-//! the buffer is empty. So stores take as long as on x86; but their values are sequentially consistent: what weaker
-//! orders allow, a checker must show. **Departure.** A line's server serves loads and read-modify-writes when they
-//! arrive. A store takes its turn when it is *issued*, though it is served no earlier than it would arrive: from then
-//! on the line is the storing core's, and the server is taken until the store is done. So a load that is issued later
-//! but arrives earlier, for its way is shorter, waits behind the store. **Overlap.** A core that waits for a load
-//! already executes what comes next, as far as its reorder buffer reaches: a store to the line that was just loaded
-//! asked for it that much earlier.
+//! How the accesses of a thread take time: loads, stores, read-modify-writes, and the store buffer between them.
+//!
+//! **Store buffer.** A store completes when its line has arrived and all earlier stores have completed. The thread does
+//! not wait for that, unless its buffer is full. Until the store completes, no other core reaches the line. A
+//! read-modify-write waits until the buffer is empty. So stores take as long as on x86, but their values are
+//! sequentially consistent: only a model checker can show the effects of weaker orderings. **Departure.** A line's
+//! server serves loads and read-modify-writes when they arrive. A store takes its turn when it is *issued*, although it
+//! is served no earlier than it would arrive. From its issue on, the line belongs to the storing core, and the server
+//! is taken until the store is done. So a load that is issued later but arrives earlier, because its way is shorter,
+//! waits behind the store. **Overlap.** A core that waits for a load already executes what follows, as far as its
+//! reorder buffer reaches. So a store to a line that was just loaded has asked for the line that much earlier.
 
 use crate::kernel::Kernel;
 use crate::memory::{Access, Source};
@@ -16,8 +18,8 @@ use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps};
 
-/// The acting thread does something to the word at this address: `act` is what. Outside of simulated memory, and
-/// outside of simulated threads, it takes no time.
+/// The acting thread performs the access `act` on the word at this address. It takes no time outside simulated memory
+/// or outside simulated threads.
 pub(crate) fn access<T>(address: *const u32, kind: Access, act: impl FnOnce() -> T) -> T {
     match with(|kernel| kernel.current.and_then(|_| kernel.arena.line(address))) {
         Some(line) => access_line(line, kind, act),
@@ -40,7 +42,7 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
         let cost = kernel.me().look.note(line, kind, Some(cost));
         (true, cost > 0 && kernel.advance(cost, Use::Compute))
     });
-    // What a hit does, it does at once: the time it takes passes afterwards, and nobody has acted since.
+    // A hit takes effect at once and its time passes afterwards. No other thread has acted since the check.
     if hit {
         let result = act();
         finish(line, kind, must_wait);
@@ -53,8 +55,8 @@ pub(crate) fn access_line<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -
     }
 }
 
-/// The acting thread loads from lines, one after the other; nothing that it does depends on what it finds there. So it
-/// need not act before it has the last one.
+/// The acting thread loads from lines, one after the other. It does not depend on their contents, so it does not act
+/// before it has the last one.
 pub(crate) fn read_all(lines: impl Iterator<Item = u32>, overlap: f64) {
     let must_wait = with(|kernel| {
         let reads = &mut kernel.me().reads;
@@ -67,12 +69,12 @@ pub(crate) fn read_all(lines: impl Iterator<Item = u32>, overlap: f64) {
     }
 }
 
-/// Of the time that a load takes, others like it pass so many times as much at once.
+/// A load's share of time if `overlap` such loads are under way at once.
 fn shared(time: Ps, overlap: f64) -> Ps {
     if overlap == 1.0 { time } else { (time as f64 / overlap) as Ps }
 }
 
-/// Tells those who poll the line, and lets others act if they must.
+/// Notifies the threads that poll the line, and lets other threads act if it must.
 fn finish(line: u32, kind: Access, must_wait: bool) {
     if kind != Access::Load {
         with(|kernel| kernel.changed(line));
@@ -82,7 +84,7 @@ fn finish(line: u32, kind: Access, must_wait: bool) {
     }
 }
 
-/// A store whose line is not ours yet goes into the store buffer.
+/// A store to a line that the core does not own goes into the store buffer.
 fn store_elsewhere<T>(line: u32, act: impl FnOnce() -> T) -> T {
     let must_wait = with(|kernel| {
         let (now, core) = (kernel.now, kernel.my_core());
@@ -115,7 +117,7 @@ fn fetch<T>(line: u32, kind: Access, act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The acting thread waits until its stores are seen by all.
+/// The acting thread waits until all its stores are visible to others.
 fn drain() {
     if let Some(&last) = with(|kernel| kernel.me().stores.back().copied()).as_ref() {
         wait_until(last);
@@ -130,38 +132,38 @@ fn wait_until(time: Ps) {
     }
 }
 
-/// What a thread loads that looks at many words, one after the other, again and again
-/// ([`spin::scan_until`](crate::spin)).
+/// The loads of a thread that repeatedly looks at many words, one after the other ([`spin::scan_until`](crate::spin)).
 ///
-/// Where it has loaded copies that it had, and nothing else, the next look finds the same, and takes as long, until one
-/// of these lines changes. Then the thread goes on where it would have found the change: the loads before take no time.
+/// If a look has only loaded copies that the core already had, the next look finds the same and takes as long, until
+/// one of these lines changes. Then the thread continues at the load that would have found the change. The loads before
+/// it take no time.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
-    /// Whether it is looking.
+    /// Whether a look is under way.
     under_way: bool,
-    /// Whether it has done nothing but to load its own copies.
+    /// Whether the look has only loaded copies that the core already had.
     pub(crate) steady: bool,
-    /// Of each load the line, and what all loads before it take.
+    /// For each load: its line, and the time that all earlier loads of the look take.
     pub(crate) loads: Vec<(u32, Ps)>,
-    /// What all loads so far take.
+    /// The time that all loads of the look so far take.
     pub(crate) takes: Ps,
-    /// So many loads to come are those that it has made before it goes on.
+    /// How many of the next loads take no time, because their time has passed already.
     pub(crate) made: usize,
 }
 
 impl Look {
-    /// It begins to look. `made` stays.
+    /// A look begins. `made` stays.
     pub(crate) fn begin(&mut self) {
         (self.under_way, self.steady, self.takes) = (true, true, 0);
         self.loads.clear();
     }
 
-    /// It has looked.
+    /// The look ends.
     pub(crate) fn end(&mut self) {
         (self.under_way, self.made) = (false, 0);
     }
 
-    /// It accesses a line: at this cost, if it is a hit. What that takes.
+    /// Records an access to a line: `cost` if it is a hit. Returns the time that it takes.
     fn note(&mut self, line: u32, kind: Access, cost: Option<Ps>) -> Ps {
         let full = cost.unwrap_or(0);
         if !self.under_way {
@@ -182,29 +184,30 @@ impl Look {
     }
 }
 
-/// Lines that a thread is loading from.
+/// The lines that a thread is loading from.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     lines: Vec<u32>,
-    /// How many of them it has.
+    /// How many of them have arrived.
     done: usize,
-    /// When it asked for the next one, if it has.
+    /// When the thread asked for the next line, if it has.
     asked: Option<Ps>,
     overlap: f64,
 }
 
 impl Kernel {
-    /// The acting thread asks for a line that it does not have. Whether it must let others act before it is served.
+    /// The acting thread asks for a line that its core does not have. Returns whether other threads must act before it
+    /// is served.
     fn ask(&mut self, line: u32, kind: Access, overlap: f64) -> bool {
         let core = self.my_core();
         let travel = self.memory.travel(&self.shape, core, line, kind);
         self.advance(shared(travel, overlap), Use::Local)
     }
 
-    /// It is served, having asked at `asked`. Whether it must let others act before it has the line.
+    /// The request made at `asked` is served. Returns whether other threads must act before the line arrives.
     fn receive(&mut self, line: u32, kind: Access, overlap: f64, asked: Ps) -> bool {
         let (now, core) = (self.now, self.my_core());
-        // The other hardware thread of the core may have brought it.
+        // The core's other hardware thread may have fetched it meanwhile.
         if let Some(cost) = self.memory.hit(core, line, kind) {
             return self.advance(shared(cost, overlap), Use::Compute);
         }
@@ -218,7 +221,7 @@ impl Kernel {
         self.advance_queued(shared(served.queued, overlap), shared(served.done - now, overlap), usage)
     }
 
-    /// The acting thread goes on loading, if it has anything to load. Whether it must let others act first.
+    /// The acting thread continues to load its lines, if any are left. Returns whether other threads must act first.
     pub(crate) fn read_on(&mut self) -> bool {
         loop {
             let reads = &mut self.me().reads;
@@ -239,7 +242,7 @@ impl Kernel {
         }
     }
 
-    /// The acting thread begins to load from the next one of its lines.
+    /// The acting thread begins to load the next of its lines.
     fn read(&mut self, line: u32, overlap: f64) -> bool {
         self.progresses(0);
         let (now, core) = (self.now, self.my_core());
@@ -256,7 +259,7 @@ impl Kernel {
         self.ask(line, Access::Load, overlap)
     }
 
-    /// A store of the acting thread is seen by others at `at`, and not before its earlier stores.
+    /// A store of the acting thread becomes visible to others at `at`, but not before its earlier stores.
     fn buffer(&mut self, line: u32, at: Ps) {
         let now = self.now;
         let stores = &mut self.me().stores;
@@ -278,7 +281,7 @@ impl Kernel {
     }
 }
 
-/// The acting thread is busy for so long.
+/// The acting thread is busy for this time.
 pub(crate) fn spend(time: Ps, usage: Use) {
     if with(|kernel| kernel.advance(time, usage)) {
         suspend();

@@ -1,16 +1,16 @@
 //! # Simulated memory
 //!
-//! The words of locks are real words, 4 bytes each, in one block of real memory: which of them share a cache line
-//! follows from their addresses, as natively. Queue nodes stand first, then what was placed, each thing from the
-//! beginning of a line. Lines that are only touched and hold nothing come after them and need no memory.
+//! The words of locks are real 4-byte words in one block of host memory. Their addresses determine which of them share
+//! a cache line, as on a real machine. Queue nodes come first, then the placed objects, each at the start of a line.
+//! Lines that hold no data have numbers after the block and take no memory.
 //!
-//! Each host thread has one block, which is never given back, so that words in it are valid for ever: a run that is
-//! over can leave references to words behind, and they name words, if not its own.
+//! Each host thread has one block, which is never freed, so references to its words stay valid for ever. References
+//! that a finished run leaves behind still name words, though perhaps those of another run.
 //!
 //! ## Invariants
 //! 1. The block lives as long as the program and does not move.
-//! 2. All of its bytes are initialised, and any bytes are a valid [`Word`](crate::Word) or node of words.
-//! 3. What was placed lies in the block, aligned, and overlaps nothing else.
+//! 2. All its bytes are initialised, and any bytes are a valid [`Word`](crate::Word) or node of words.
+//! 3. Each placed object lies in the block, aligned, and overlaps nothing else.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
@@ -26,17 +26,17 @@ use crate::machine::Word;
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
-/// Queue nodes: as many as a thread can leave behind, and one for each of very many.
+/// Queue nodes: enough for those that a thread can leave behind, and for one node in each of very many threads.
 pub(crate) const NODES: u32 = 1 << 14;
-/// Of these, for threads to take: the last two lines are for words of the machine's.
+/// Nodes that threads can take. The last two lines hold words of the machine.
 pub(crate) const FREE_NODES: u32 = NODES - 2;
 /// Handles 0 and 1 name no node.
 const FIRST: u32 = Handle::RESERVED + 1;
-/// Of the block: nodes, what is placed, and, at its end, blocks of [`side`](flashlock_locks::side).
+/// The size of the block: nodes, placed objects, and at its end the [side blocks](flashlock_locks::side).
 const BYTES: usize = 32 << 20;
-/// How many of these.
+/// The number of side blocks.
 pub(crate) const BLOCKS: u32 = 1 << 12;
-/// Where they begin. Behind all else, so that a lock without any lies where it would lie if there were none.
+/// Where the side blocks begin: at the end, so that a lock lies at the same place whether or not side blocks are used.
 const BLOCKS_AT: usize = BYTES - BLOCKS as usize * size_of::<Block<Sim>>();
 
 const _: () = assert!(size_of::<Node<Sim>>() == LINE && BLOCKS_AT.is_multiple_of(align_of::<Block<Sim>>()));
@@ -45,12 +45,12 @@ const _: () = assert!(size_of::<Node<Sim>>() == LINE && BLOCKS_AT.is_multiple_of
 pub(crate) struct Arena {
     base: NonNull<u8>,
     used: usize,
-    /// Shared with all that was placed and not dropped yet.
+    /// Shared with all placed objects that have not been dropped.
     block: Rc<()>,
 }
 
 impl Arena {
-    /// Reserves the memory; the system provides what is touched.
+    /// Reserves the memory. The system provides the pages that are touched.
     pub(crate) fn new() -> Self {
         let layout = Layout::from_size_align(BYTES, 4096).expect("a constant layout");
         // SAFETY: the layout's size is not zero. The memory is zeroed (invariant 2) and never freed (invariant 1).
@@ -61,25 +61,24 @@ impl Arena {
         this
     }
 
-    /// Forgets what was placed. All nodes are free and zero, and all blocks are free.
+    /// Forgets all placed objects. All nodes are free and zero, and all side blocks are free.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: within the block (invariant 1); what was placed before has been dropped, and words may have any
-        // value.
+        // SAFETY: within the block (invariant 1); the placed objects have been dropped, and words may have any value.
         unsafe { self.base.as_ptr().write_bytes(0, self.used) };
         self.used = NODES as usize * LINE;
     }
 
-    /// Whether something that was placed has not been dropped yet.
+    /// Whether a placed object has not been dropped yet.
     pub(crate) fn is_in_use(&self) -> bool {
         Rc::strong_count(&self.block) > 1
     }
 
-    /// To be kept by what is placed.
+    /// The token that each placed object keeps.
     pub(crate) fn block(&self) -> Rc<()> {
         Rc::clone(&self.block)
     }
 
-    /// Room for a value, from the beginning of a line to the end of one.
+    /// Room for a value, from the start of a line to the end of a line.
     pub(crate) fn reserve<T>(&mut self) -> NonNull<T> {
         let bytes = size_of::<T>().max(1).next_multiple_of(LINE);
         assert!(align_of::<T>() <= LINE, "nothing that is placed needs more than a line's alignment");
@@ -112,33 +111,33 @@ impl Arena {
     pub(crate) fn node(&self, handle: Handle) -> &'static Node<Sim> {
         let index = handle.word() - FIRST;
         assert!(index < FREE_NODES, "handle {} names no node", handle.word());
-        // SAFETY: the first lines of the block, up to the last two of `NODES`, are nodes, for ever (invariants 1 and
+        // SAFETY: the first lines of the block, except the last two of `NODES`, are nodes for ever (invariants 1 and
         // 2).
         unsafe { self.base.cast::<Node<Sim>>().add(index as usize).as_ref() }
     }
 
-    /// The count of nodes left behind: one for all locks, in the last node's line.
+    /// The count of nodes left behind, one for all locks, in the last node's line.
     pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
         // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }
     }
 
-    /// The word of all locks whose writers wait for readers to go, in the line before.
+    /// The drain word: all locks whose writers wait for readers to leave share it. It is in the line before.
     pub(crate) fn drain_word(&self) -> &'static Word {
-        // SAFETY: the line is in the block for ever (invariant 1), and all of it is words (invariant 2).
+        // SAFETY: the line is in the block for ever (invariant 1), and it consists of words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 2).cast().as_ref() }
     }
 
-    /// The block that a name names.
+    /// The side block that a name names.
     #[inline]
     pub(crate) fn side(&self, name: Name) -> &'static Block<Sim> {
         let index = name.word() - 1;
         assert!(index < BLOCKS, "{} names no block", name.word());
-        // SAFETY: `BLOCKS` of them are at the end of the block, for ever (invariants 1 and 2).
+        // SAFETY: `BLOCKS` side blocks are at the end of the block for ever (invariants 1 and 2).
         unsafe { self.base.add(BLOCKS_AT).cast::<Block<Sim>>().add(index as usize).as_ref() }
     }
 
-    /// The handle of the node of that number.
+    /// The handle of the node with this number.
     pub(crate) fn handle(index: u32) -> Handle {
         Handle::from_word(index + FIRST).expect("nodes begin behind the reserved handle")
     }

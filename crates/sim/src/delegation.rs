@@ -1,12 +1,12 @@
-//! # Servers that run the sections of others
+//! # Servers that run the sections of other threads
 //!
-//! The runtime of `rcl` on the simulated computer: it makes no threads and manages none, but says which thread is
-//! which. A server has one servicing thread, so that sections must not block. Threads, and how long they live, are the
-//! program's: it has [`Servers::serve`] run in threads of their own, on CPUs [set apart](Simulation::reserve_cpu), and
-//! closes the servers when their clients have gone.
+//! The runtime of `rcl` on the simulated computer. It neither makes nor manages threads; it only records which thread
+//! is which. A server has one servicing thread, so sections must not block. The program makes the threads and decides
+//! how long they live. It calls [`Servers::serve`] in threads of their own, on CPUs [set
+//! apart](Simulation::reserve_cpu), and closes the servers when their clients have left.
 //!
-//! **How long an idle server scans** costs nothing: its looks are not simulated one by one, however many clients it
-//! has.
+//! **An idle server's scan** costs no simulation time, however many clients it has, because its looks are not simulated
+//! one by one.
 
 use std::array;
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ use crate::machine::{Sim, Word};
 use crate::program::{disable_preemption, now, thread_number};
 use crate::simulation::{Placed, Simulation};
 
-/// Clients of a server at most.
+/// The maximum number of a server's clients.
 pub const CLIENTS: usize = 1 << 12;
 const EACH: usize = 32;
 
@@ -44,14 +44,14 @@ impl Names {
     }
 }
 
-/// What a server has done, as in section 4.2 of the paper.
+/// The counts of a server, as in section 4.2 of the paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Scans in which a section was run.
+    /// Scans that ran at least one section.
     pub busy_scans: u64,
-    /// Scans in which sections of several locks were run.
+    /// Scans that ran sections of several locks.
     pub mixed_scans: u64,
-    /// Sections that were run.
+    /// Sections run.
     pub sections: u64,
 }
 
@@ -62,12 +62,12 @@ impl Served {
         self.sections += u64::from(pass.sections);
     }
 
-    /// Sections of a scan that runs any, divided by the machine's cores.
+    /// Sections per scan that runs any, divided by the machine's cores.
     pub fn use_rate(&self, cores: u32) -> f64 {
         self.sections as f64 / self.busy_scans as f64 / f64::from(cores)
     }
 
-    /// The share of scans that run sections of several locks among those that run any.
+    /// The share of scans with sections of several locks, among those that run any section.
     pub fn false_serialization(&self) -> f64 {
         self.mixed_scans as f64 / self.busy_scans as f64
     }
@@ -76,19 +76,19 @@ impl Served {
 struct One {
     parts: Placed<Parts>,
     served: Cell<Served>,
-    /// Which thread serves.
+    /// The thread that serves.
     thread: Cell<Option<u32>>,
 }
 
-/// Servers of a simulation, numbered from 1.
+/// The servers of a simulation, numbered from 1.
 pub struct Servers {
     all: Vec<One>,
-    /// By server, of threads with a number there: the thread, and the number.
+    /// By server: for each thread, its client number there, if it has one.
     clients: Vec<RefCell<Vec<Option<u32>>>>,
 }
 
 impl Servers {
-    /// So many, which are open, though nobody serves yet.
+    /// Makes `count` servers. They are open, though no thread serves yet.
     pub fn new(simulation: &mut Simulation, count: u32) -> Rc<Self> {
         let parts = || Parts {
             head: Head::new(),
@@ -108,7 +108,7 @@ impl Servers {
         Rc::new(this)
     }
 
-    /// The lock of one of them, free.
+    /// A free lock of this server.
     pub fn lock(number: u32) -> Lock<Sim> {
         Lock::of(number)
     }
@@ -117,8 +117,8 @@ impl Servers {
         &self.all[number as usize - 1]
     }
 
-    /// The calling thread serves, until that server is closed. It keeps its CPU, as a thread with a priority of its own
-    /// does. What it does before `from` or after `to`, in ns of virtual time, is not counted.
+    /// The calling thread serves until the server is closed. It keeps its CPU, as a thread with a priority of its own
+    /// does. Work before `from` or after `to`, in ns of virtual time, is not counted.
     pub fn serve<W: WaitPolicy>(&self, number: u32, (from, to): (u64, u64)) {
         let one = self.one(number);
         one.thread.set(Some(thread_number()));
@@ -132,26 +132,26 @@ impl Servers {
         });
     }
 
-    /// Closes them all.
+    /// Closes all servers.
     pub fn close(&self) {
         (1..=self.all.len() as u32).for_each(|number| self.server(number).close());
     }
 
-    /// What each has done.
+    /// The counts of each server.
     pub fn served(&self) -> Vec<Served> {
         self.all.iter().map(|one| one.served.get()).collect()
     }
 
-    /// Has this done under a lock, by whoever that is, before this returns.
+    /// Runs `inside` under a lock, in some thread, before this returns.
     pub fn run<W: WaitPolicy>(&self, lock: &Lock<Sim>, inside: &mut dyn FnMut()) {
         /// # Safety
-        /// The context is a reference to a closure, which nobody else uses meanwhile.
+        /// The context is a reference to a closure that nothing else uses meanwhile.
         unsafe fn call(context: *mut ()) {
             // SAFETY: the caller's promise.
             unsafe { (*context.cast::<&mut dyn FnMut()>())() }
         }
         let mut inside = inside;
-        // SAFETY: `inside` is here until `exec` returns, and is not touched before. A panic ends the simulation.
+        // SAFETY: `inside` lives until `exec` returns, and is not touched before. A panic ends the simulation.
         let section = unsafe { Section::new(call, (&raw mut inside).cast()) };
         // SAFETY: the lock is borrowed until all calls have returned.
         unsafe { rcl::exec::<Sim, W, Self>(lock, section, self) };
@@ -170,7 +170,7 @@ impl Roster<Sim> for Servers {
         }
     }
 
-    /// It takes a number with its first request, and keeps it.
+    /// A thread takes a number with its first request and keeps it.
     fn client(&self, number: u32) -> u32 {
         let (clients, me) = (&self.clients[number as usize - 1], thread_number() as usize);
         if let Some(client) = clients.borrow().get(me).copied().flatten() {

@@ -1,13 +1,13 @@
 //! # Machine descriptions
 //!
-//! What is known of a computer: its shape, its caches, its latencies, its scheduler. A description is a TOML file;
-//! those in `machines/` are part of the command. Everything that the simulation takes from a machine is here, and
-//! nothing else: two machines differ in their descriptions only.
+//! A description is the model of a computer: its shape, caches, latencies and scheduler. It is a TOML file; the files
+//! in `machines/` are part of the command. It contains everything that the simulation takes from a machine, and nothing
+//! else: two machines differ only in their descriptions.
 //!
-//! **Where the numbers come from.** Published latencies and three facts for each machine: the time that a line takes
-//! between two caches, the speed of one thread, and MCS at two threads. What neither tells is assumed. What a paper
-//! measured besides is what the simulation is tested with, never what it is fitted to. Each file names its sources, and
-//! what is assumed in it.
+//! **Where the numbers come from.** Published latencies, and three facts for each machine: the time that a line takes
+//! between two caches, the speed of one thread, and MCS at two threads. Values that neither source gives are assumed. A
+//! paper's other measurements are used to test the simulation, never to fit it. Each file names its sources and its
+//! assumptions.
 
 mod check;
 mod read;
@@ -20,35 +20,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// By which it is chosen, as a word.
+    /// The name by which it is chosen: one word.
     pub name: String,
-    /// What it is, in a line.
+    /// A title of one line.
     pub title: String,
     /// Where the numbers come from.
     pub source: String,
-    /// Its shape.
+    /// The topology.
     pub topology: Topology,
-    /// How fast its cores are.
+    /// The speed of its cores.
     pub clock: Clock,
-    /// Its caches.
+    /// The caches.
     pub cache: Caches,
-    /// What accesses cost.
+    /// The costs of accesses.
     pub latency_ns: Latency,
-    /// What its buses carry.
+    /// The capacity of its buses.
     pub bandwidth: Bandwidth,
-    /// Its operating system.
+    /// The operating system.
     pub scheduler: Scheduler,
-    /// The instruction with which a waiter sleeps until a line changes, if waiters use one; else they poll with pauses.
+    /// The instruction with which a waiter sleeps until a line changes, if waiters use one. Without it, they poll with
+    /// pauses.
     pub umwait: Option<Umwait>,
-    /// A hypervisor under it, if there is one.
+    /// The hypervisor under it, if there is one.
     pub hypervisor: Option<Hypervisor>,
-    /// What it consumes, as an estimate.
+    /// Its power consumption, as an estimate.
     pub power: Power,
-    /// What was measured of it besides.
+    /// Further measurements of it.
     pub measured_ns: Option<Measured>,
 }
 
-/// The shape. CPUs are numbered node by node, core by core, with a core's hardware threads side by side.
+/// The topology. CPUs are numbered node by node and core by core, with a core's hardware threads side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
@@ -56,15 +57,15 @@ pub struct Topology {
     pub packages: u32,
     /// NUMA nodes (dies) in each package; each has its own last-level cache and memory.
     pub nodes_per_package: u32,
-    /// Whether the operating system shows each package as one NUMA node, whatever it consists of.
+    /// Whether the operating system shows each package as one NUMA node, even if it consists of several.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shown_as_packages: bool,
     /// Cores in each node.
     pub cores_per_node: u32,
     /// Hardware threads of each core.
     pub threads_per_core: u32,
-    /// How far node `i` is from node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. Empty: 1
-    /// within a package, and between packages 1 if packages are single nodes, else 2.
+    /// The distance from node `i` to node `j`: 0 on the diagonal, else an index into the lists of [`Latency`]. If
+    /// empty, the distance is 1 within a package. Between packages it is 1 if each package is a single node, else 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<Vec<u32>>,
 }
@@ -73,23 +74,25 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clock {
-    /// Without turbo.
+    /// The base clock in GHz, without turbo.
     pub ghz: f64,
-    /// With at most so many cores of a package active, so many GHz; in rising order of cores. Empty: off.
+    /// Pairs `(cores, GHz)`: the clock while at most so many cores of a package are active, in ascending order of
+    /// cores. Empty: no turbo.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turbo: Vec<(u32, f64)>,
     /// How many threads a core runs at full speed (pipelines that share nothing).
     pub pipelines: f64,
-    /// What a thread gets of a pipeline that two share, between 0.5 and 1; with more of them it is divided further.
+    /// The share of a pipeline that each of two threads gets, between 0.5 and 1. With more threads, the pipeline is
+    /// divided further.
     pub smt_share: f64,
-    /// What a polling thread takes of a pipeline, between 0 and 1.
+    /// The share of a pipeline that a polling thread takes, between 0 and 1.
     pub poll_share: f64,
-    /// What a step through a tree takes, beside its load: a comparison, and a branch that is guessed wrong half of the
-    /// time, in ns. One of the three facts that are measured: one thread of the key-value map shows it.
+    /// The cost of a step through a tree, except its load, in ns: a comparison, and a branch that is mispredicted half
+    /// of the time. It is one of the three measured facts: the key-value map with one thread shows it.
     pub step_ns: f64,
 }
 
-/// The caches. Lines have 64 bytes.
+/// The caches. A line has 64 bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Caches {
@@ -99,9 +102,9 @@ pub struct Caches {
     pub l2: Cache,
     /// Each node's last level.
     pub llc: Cache,
-    /// Whether a line that the last level drops is dropped by the node's cores, too.
+    /// Whether the cores of a node lose a line when the node's last level drops it.
     pub inclusive: bool,
-    /// Each core's translations.
+    /// Each core's address translations.
     pub tlb: Tlb,
 }
 
@@ -119,15 +122,15 @@ pub struct Cache {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tlb {
-    /// Pages that a core knows, in sets of [`TLB_WAYS`], or in one if they are fewer.
+    /// The number of pages whose translation a core caches, in sets of [`TLB_WAYS`], or in one set if there are fewer.
     pub entries: u32,
     /// Size of a page in KiB.
     pub page_kib: u32,
-    /// What finding another one takes, in ns.
+    /// The cost of finding another page's translation, in ns.
     pub walk_ns: f64,
 }
 
-/// What accesses cost, in ns. Lists go by distance: within a node, to the next nodes, and so on.
+/// The costs of accesses, in ns. Lists are by distance: within a node, to the nearest nodes, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -139,25 +142,26 @@ pub struct Latency {
     pub llc: Vec<f64>,
     /// A load of a line that another core has modified.
     pub transfer: Vec<f64>,
-    /// A load of a line that another core has for itself, and has not modified.
+    /// A load of a line that another core owns exclusively and has not modified.
     pub clean: Vec<f64>,
-    /// Making a shared line one's own, where the farthest sharer is so far.
+    /// Invalidating the other copies of a shared line, by the distance of the farthest copy.
     pub upgrade: Vec<f64>,
     /// A load from memory.
     pub dram: Vec<f64>,
-    /// A read-modify-write of a line that is one's own already.
+    /// A read-modify-write of a line that the core owns already.
     pub rmw: f64,
     /// A store into the store buffer.
     pub store: f64,
-    /// The instruction that says "I am polling".
+    /// The instruction that signals polling (x86's PAUSE).
     pub pause: f64,
-    /// How long a core works ahead of a load it waits for: a store to the same line asks for the line in that time.
+    /// How long a core works ahead of a load that it waits for. A store to the same line asks for the line that much
+    /// earlier.
     pub reorder: f64,
-    /// How many loads that do not depend on each other are under way at once, on average.
+    /// How many independent loads are under way at once, on average.
     pub overlap: f64,
 }
 
-/// What is carried at once.
+/// The capacity of caches, memories and links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bandwidth {
@@ -165,11 +169,11 @@ pub struct Bandwidth {
     pub llc_gbs: f64,
     /// The memory of each node, in GB/s.
     pub dram_gbs: f64,
-    /// What leaves or enters each node, in GB/s.
+    /// The traffic into and out of each node, in GB/s.
     pub link_gbs: f64,
-    /// For how long a line that is shared keeps its home busy when somebody else asks for it, in ns.
+    /// How long a request for a shared line keeps the line's home busy, in ns.
     pub line_ns: f64,
-    /// Stores that a thread may have under way.
+    /// The number of stores that a thread can have under way.
     pub store_buffer: u32,
 }
 
@@ -177,31 +181,31 @@ pub struct Bandwidth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
-    /// How long a thread runs while others want its CPU, in microseconds.
+    /// How long a thread runs while others wait for its CPU, in microseconds.
     pub slice_us: f64,
-    /// From one thread to another, in microseconds.
+    /// Switching from one thread to another, in microseconds.
     pub switch_us: f64,
-    /// Into and out of the system for a futex, in microseconds.
+    /// Entering and leaving the system for a futex call, in microseconds.
     pub syscall_us: f64,
-    /// What waking somebody takes the waker, in microseconds.
+    /// The waker's cost of waking a thread, in microseconds.
     pub wake_us: f64,
-    /// How long a CPU takes to wake up after it was idle for at least so long, in microseconds: `(idle, latency)`,
-    /// rising.
+    /// How long a CPU takes to wake up after it has been idle for at least so long, in microseconds: `(idle, latency)`,
+    /// ascending.
     pub idle_us: Vec<(f64, f64)>,
-    /// What timed sleeps take longer than asked, in microseconds.
+    /// How much longer than asked a timed sleep takes, in microseconds.
     pub timer_slack_us: f64,
 }
 
-/// Waiting for a change of a line without polling it (x86's UMONITOR and UMWAIT, or MONITORX and MWAITX): the hardware
+/// Waiting for a change of a line without polling it (x86's UMONITOR and UMWAIT, or MONITORX and MWAITX). The hardware
 /// thread leaves its pipeline to others, and consumes less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Umwait {
-    /// From the change to the waiter's next instruction, in ns. The deeper the state, the longer.
+    /// From the change to the waiter's next instruction, in ns. It is longer for deeper states.
     pub wake_ns: f64,
-    /// After so many microseconds it looks anyway: the limit that the operating system sets.
+    /// The operating system's limit, in microseconds: after this time the waiter looks anyway.
     pub max_us: f64,
-    /// A core whose hardware threads only wait so, above an idle one, in watts.
+    /// The power of a core whose hardware threads all wait this way, above an idle core, in watts.
     pub wait_w: f64,
 }
 
@@ -215,14 +219,14 @@ pub struct Hypervisor {
     pub away_ms: f64,
 }
 
-/// What is consumed. Estimates: they order locks, and say nothing about a wall socket.
+/// Power and energy. These are estimates: they rank locks, and do not predict what a power meter shows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// A core, above an idle one, while any of its hardware threads computes, waits for lines or is in the system, in
-    /// watts.
+    /// The power of a core while any of its hardware threads computes, waits for lines or is in the system, above an
+    /// idle core, in watts.
     pub busy_w: f64,
-    /// The same while none does, but one polls.
+    /// The same while none of them does, but at least one polls.
     pub poll_w: f64,
     /// A line carried within a node, in nanojoules.
     pub local_nj: f64,
@@ -230,15 +234,15 @@ pub struct Power {
     pub remote_nj: f64,
 }
 
-/// What `flashlock calibrate` measured between pairs of CPUs and the simulation takes nothing from, for it makes such
-/// figures itself, of `transfer`, `upgrade` and `rmw`: facts to hold a model against. In ns; medians of all pairs, each
-/// with their distance.
+/// Further measurements by `flashlock calibrate` between pairs of CPUs. The simulation does not use them: it derives
+/// such figures itself from `transfer`, `upgrade` and `rmw`, so they serve to check the model. In ns; medians of all
+/// pairs, each with its distance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// A compare-and-swap on a line that the other has modified.
+    /// A compare-and-swap on a line that the other CPU has modified.
     pub cas: Vec<(u32, f64)>,
-    /// From one CPU's compare-and-swap to the other's, on one word that both change in turns.
+    /// From one CPU's compare-and-swap to the other's, on one word that both change in turn.
     pub cas_ping_pong: Vec<(u32, f64)>,
     /// From one CPU's store to the other's.
     pub store_ping_pong: Vec<(u32, f64)>,
@@ -247,17 +251,17 @@ pub struct Measured {
     pub siblings: Option<Siblings>,
 }
 
-/// What was measured between two hardware threads of one core, in ns; medians of all such pairs.
+/// Measurements between two hardware threads of one core, in ns; medians of all such pairs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Siblings {
-    /// A load of a line that the other has modified.
+    /// A load of a line that the other thread has modified.
     pub load: f64,
     /// A compare-and-swap on such a line.
     pub cas: f64,
-    /// From one's compare-and-swap to the other's, on one word that both change in turns.
+    /// From one thread's compare-and-swap to the other's, on one word that both change in turn.
     pub cas_ping_pong: f64,
-    /// From one's store to the other's.
+    /// From one thread's store to the other's.
     pub store_ping_pong: f64,
 }
 
@@ -271,7 +275,7 @@ impl Measured {
     }
 }
 
-/// What is not said of a machine is not written, either.
+/// Omits a flag that is not set from the written description.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_false(flag: &bool) -> bool {
     !flag
@@ -286,13 +290,13 @@ macro_rules! shipped {
 
 shipped!["2x18x2", "4x18x2", "8x24", "opteron-6172", "sparc-t5", "2x26x2", "2x128x2"];
 
-/// Pages in a set of a core's translations.
+/// The number of entries in a set of a core's TLB.
 pub const TLB_WAYS: u32 = 8;
-/// More hardware threads than this are not simulated.
+/// The maximum number of hardware threads.
 pub const MAX_CPUS: u32 = 1024;
-/// Nor more cores than this.
+/// The maximum number of cores.
 pub const MAX_CORES: u32 = 256;
-/// Nor more nodes.
+/// The maximum number of nodes.
 pub const MAX_NODES: u32 = 32;
 
 impl Description {
@@ -301,12 +305,12 @@ impl Description {
         SHIPPED.iter().map(|(name, _)| *name)
     }
 
-    /// The text of one of them.
+    /// The text of a shipped machine.
     pub fn shipped(name: &str) -> Option<&'static str> {
         SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// A machine of that name, or else the file there. The error says what is wrong.
+    /// The shipped machine with this name, or else the file at this path. The error says what is wrong.
     pub fn find(name: &str) -> Result<Self, String> {
         if let Some(text) = Self::shipped(name) {
             return Self::parse(text).map_err(|error| format!("machine '{name}': {error}"));
@@ -317,7 +321,7 @@ impl Description {
                 format!("there is no machine and no file '{name}'; known machines are: {}", known())
             }
             _ => {
-                // Without Rust's `(os error 21)`.
+                // Without Rust's suffix `(os error 21)`.
                 let error = error.to_string();
                 format!("cannot read '{name}': {}", error.split(" (os error").next().unwrap_or(&error))
             }
@@ -325,32 +329,32 @@ impl Description {
         Self::parse(&text).map_err(|error| format!("'{name}': {error}"))
     }
 
-    /// From the text of a file. The error says what is wrong with which field, and in which line.
+    /// Parses the text of a file. The error names the line, the field and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         read::read(text)
     }
 
-    /// The text of a file.
+    /// The text of a file that describes this machine.
     pub fn text(&self) -> String {
         toml::to_string(self).expect("a description is a table of plain values")
     }
 
-    /// NUMA nodes.
+    /// The number of NUMA nodes.
     pub fn nodes(&self) -> u32 {
         self.topology.packages * self.topology.nodes_per_package
     }
 
-    /// Cores.
+    /// The number of cores.
     pub fn cores(&self) -> u32 {
         self.nodes() * self.topology.cores_per_node
     }
 
-    /// Hardware threads.
+    /// The number of hardware threads.
     pub fn cpus(&self) -> u32 {
         self.cores() * self.topology.threads_per_core
     }
 
-    /// How far two nodes are from each other.
+    /// The distance between two nodes.
     pub fn distance(&self, a: u32, b: u32) -> u32 {
         let shape = &self.topology;
         match shape.distances.get(a as usize) {
@@ -361,7 +365,7 @@ impl Description {
         }
     }
 
-    /// The same machine, with all latencies between cores, caches and memory multiplied by `factor`.
+    /// The same machine with all latencies between cores, caches and memory multiplied by `factor`.
     #[must_use]
     pub fn with_latencies(mut self, factor: f64) -> Self {
         let latency = &mut self.latency_ns;

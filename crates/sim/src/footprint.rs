@@ -1,20 +1,19 @@
 //! # How much memory a simulation takes
 //!
-//! An estimate from what there is most of: what is known of each line, the directories of the caches, and what each
-//! thread has. So that a program that simulates several computers at once can stay within what it has.
+//! An estimate from the largest parts: the records of lines, the directories of the caches, and the threads' stacks. A
+//! program that runs several simulations at once can use it to stay within its memory.
 
 use crate::arena::Arena;
 use crate::description::{Cache, Description};
 use crate::memory::Memory;
 use crate::tags::Tags;
 
-/// Of the block of simulated memory, what queue nodes and things that are placed touch; of a thread's stack, what it
-/// does.
+/// What queue nodes and placed objects touch of the block of simulated memory, and what a thread touches of its stack.
 const PLACED: u64 = 4 << 20;
 const STACK: u64 = 24 << 10;
 
-/// Bytes that a simulation of so many threads takes that touch so many lines, locks not counted: somewhat more than
-/// less.
+/// The estimated memory, in bytes, of a simulation with so many threads that touch so many lines. Locks are not
+/// counted. The estimate errs on the high side.
 pub fn footprint(machine: &Description, threads: u32, lines: u64) -> u64 {
     let directory = |cache: Cache| u64::from(cache.kib) * 16 * Tags::ENTRY;
     let caches = &machine.cache;

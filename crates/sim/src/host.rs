@@ -1,11 +1,11 @@
-//! # What this computer can do
+//! # What the host can do
 //!
-//! **Fetch beforehand.** What is known of millions of lines does not fit into this computer's own caches. Where it is
-//! known early which of it comes next, it is fetched while something else is simulated. That changes no result, only
-//! how long it takes to come. **Compare four numbers at once.** A cache has many sets, and looking for a line in one is
-//! the most frequent thing of all.
+//! Host instructions that speed up a simulation. **Prefetching.** The records of millions of lines do not fit into the
+//! host's own caches. If the simulation knows early which record it needs next, the host fetches it while it simulates
+//! something else. This changes no result, only how long it takes to compute. **Comparing four numbers at once.** A
+//! cache has many sets, and looking up a line in a set is the most frequent operation of all.
 
-/// A value will be read or written soon.
+/// Hints that a value will be read or written soon.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -18,14 +18,14 @@ pub(crate) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Which of four numbers are this one, as bits: the first is the lowest.
+/// Which of four numbers equal this one, as bits; the first number is the lowest bit.
 #[inline(always)]
 pub(crate) fn equal(numbers: &[u32; 4], number: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_mm_castsi128_ps, _mm_cmpeq_epi32, _mm_movemask_ps, _mm_set1_epi32, _mm_setr_epi32};
         let [a, b, c, d] = numbers.map(u32::cast_signed);
-        // SAFETY: they compute, and need SSE2: each x86-64 has it.
+        // SAFETY: these only compute, and need SSE2, which every x86-64 CPU has.
         unsafe {
             let equal = _mm_cmpeq_epi32(_mm_setr_epi32(a, b, c, d), _mm_set1_epi32(number.cast_signed()));
             _mm_movemask_ps(_mm_castsi128_ps(equal)).cast_unsigned()

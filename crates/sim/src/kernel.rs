@@ -1,28 +1,28 @@
 //! # The simulated computer's kernel
 //!
-//! Virtual time, its events, and who runs where. One thread at a time acts, the one whose event is first; what it does
-//! takes virtual time, and if nobody else has anything to do before that time is over, it simply goes on
-//! ([`Kernel::advance`]).
+//! It keeps virtual time, the events to come, and which thread runs on which CPU. One thread acts at a time: the one
+//! whose event is first. Its action takes virtual time. If no other thread has an event before that time is over, it
+//! simply continues ([`Kernel::advance`]).
 //!
-//! **Scheduling.** Each CPU has a queue. A thread that waits for a CPU gets it when the slice of the one that has it is
-//! over; one that was just woken after a third of it. A woken thread goes to the CPU it had, if that is idle, else to
-//! an idle one of the same node, a whole core first; if there is none, it queues where it was. A CPU with nothing to do
-//! takes a thread from the longest queue of its node, else of the machine; and when a slice is over, those who wait for
-//! that CPU go to idle ones, if there are any: who was woken where all CPUs of the node were taken does not wait for
-//! ever while others idle. CPUs that were idle for long take longer to wake up. A thread that has said that it keeps
-//! its CPU ([`Kernel::keep_cpu`]), as a kernel's threads do around a spin lock, loses it only where it says that it
-//! does so no more.
+//! **Scheduling.** Each CPU has a queue. A waiting thread gets the CPU when the current thread's slice is over; a
+//! thread that was just woken gets it after a third of a slice. A woken thread goes to its last CPU if that is idle,
+//! else to an idle CPU of the same node, preferably on an idle core. If there is none, it joins the queue of its last
+//! CPU. A CPU with nothing to do takes a thread from the longest queue of its node, else of the machine. When a slice
+//! is over, the threads in that CPU's queue move to idle CPUs, if there are any. So a thread that was woken while all
+//! CPUs of its node were busy does not wait for ever while other CPUs idle. A CPU that has been idle for long takes
+//! longer to wake up. A thread that keeps its CPU ([`Kernel::keep_cpu`]), as kernel threads do while they hold a spin
+//! lock, cannot lose it until it allows that again.
 //!
 //! ## Invariants
-//! 1. Events happen in order of time, those of one time in the order in which they were made: a run depends on nothing
-//!    else.
-//! 2. A thread that is `Busy` or `Polling`, or `Asleep` for a time, has exactly one valid event; one that is `Asleep`
-//!    on a word is among its sleepers, and has one valid event at most; one that is `Ready` is in the queue of its CPU,
-//!    and has none.
-//! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU; nobody else is.
-//! 4. A thread's times add up to the time until when they are booked.
-//! 5. Nobody waits for an idle CPU; where somebody waits, the end of a slice is under way, or has come to a thread that
-//!    keeps its CPU.
+//! 1. Events happen in order of time, and events of one time in the order in which they were made. A run depends on
+//!    nothing else.
+//! 2. A thread that is `Busy` or `Polling`, or `Asleep` for a time, has exactly one valid event. A thread that is
+//!    `Asleep` on a word is among its sleepers, and has at most one valid event. A thread that is `Ready` is in the
+//!    queue of its CPU, and has no valid event.
+//! 3. A thread in state `Busy` or `Polling` is the `current` one of its CPU, and no other thread is `current` anywhere.
+//! 4. A thread's times add up to the time until which they are booked.
+//! 5. No thread waits for an idle CPU. Where a thread waits, the end of a slice is scheduled, or has come while the
+//!    current thread keeps its CPU.
 
 mod events;
 mod hypervisor;
@@ -48,34 +48,34 @@ use crate::{Ps, ps, us};
 use events::Events;
 use hypervisor::Turns;
 
-/// A program that has done nothing for so long is given up.
+/// The simulation gives up on a program that has made no progress for this long.
 const STALLED: Ps = 10_000_000_000_000;
 
-/// What happens at a time.
+/// What happens at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// The thread goes on.
+    /// The thread continues.
     Resume(Tid, u32),
     /// The thread's sleep is over.
     Timer(Tid, u32),
     /// The CPU's slice is over.
     Slice(u32, u32),
-    /// The part that counts begins (0) or ends (1).
+    /// The measured part begins (0) or ends (1).
     Edge(usize),
 }
 
-/// What comes next.
+/// The outcome of [`Kernel::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// This thread goes on.
+    /// This thread continues.
     Run(Tid),
-    /// All have returned.
+    /// All threads have returned.
     Over,
-    /// Some have not returned, and this says that they never will.
+    /// Some threads have not returned. The reason says why the run is given up.
     Stuck(Why),
 }
 
-/// What the operating system costs.
+/// The costs of the operating system.
 pub(crate) struct Os {
     slice: Ps,
     switch: Ps,
@@ -83,7 +83,7 @@ pub(crate) struct Os {
     pub(crate) wake: Ps,
     idle: Vec<(Ps, Ps)>,
     pub(crate) slack: Ps,
-    /// From a change to the instruction after a wait for it.
+    /// From a change of the line to the next instruction of a thread that waits with `umwait`.
     pub(crate) umwait_wake: Ps,
 }
 
@@ -101,38 +101,38 @@ pub(crate) struct Kernel {
     pub(crate) current: Option<Tid>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) cpus: Vec<Cpu>,
-    /// CPUs of each core that are not idle.
+    /// The number of CPUs of each core that are not idle.
     core_load: Vec<u32>,
-    /// Cores of each package that are not idle.
+    /// The number of cores of each package that are not idle.
     package_load: Vec<u32>,
     events: Events,
-    /// Steps: each action of a thread that takes time, when it begins, whether or not others act before it is over;
-    /// each thread that gets a CPU; each slice and each sleep that time has ended. Not each event: a void one is none,
-    /// nor one that an action has made.
+    /// The number of steps so far. A step is an action of a thread that takes time, counted when it begins, whether or
+    /// not other threads act before it is over; a thread that gets a CPU; or a slice or a sleep that time has ended.
+    /// Events are not the same: void events and the ends of actions are not steps.
     pub(crate) happened: u64,
-    /// By line, the first of those that poll it, plus one.
+    /// By line: the first thread in the list of its pollers, plus one.
     pollers: Vec<u32>,
-    /// By line, who [watches](Kernel::watch) it, plus one.
+    /// By line: the thread that [watches](Kernel::watch) it, plus one.
     watchers: Vec<u32>,
-    /// For [`Kernel::changed`].
+    /// Scratch space of [`Kernel::changed`].
     notified: Vec<Tid>,
     pub(crate) sleepers: BTreeMap<usize, VecDeque<Tid>>,
-    /// What the locks traced, in the order of `Event::ALL`.
+    /// The events that the locks traced, in the order of `Event::ALL`.
     pub(crate) traced: Vec<u64>,
     pub(crate) nodes_made: u32,
-    /// Free blocks, and how many there ever were.
+    /// The free side blocks, and how many were ever made.
     pub(crate) blocks: Vec<Name>,
     pub(crate) blocks_made: u32,
     unfinished: u32,
-    /// In CPUs' queues.
+    /// The number of threads in the queues of CPUs.
     queued: u32,
-    /// When the program did something last: locks that only wait do not count.
+    /// When the program last made progress. Waiting for a lock is not progress.
     pub(crate) progress: Ps,
     pub(crate) preempted: Option<Ps>,
-    /// By core, until when [`Measured`] has what it drew.
+    /// By core: until when [`Measured`] contains what it drew.
     pub(crate) charged: Vec<Ps>,
     pub(crate) measured: Measured,
-    /// When somebody was woken last, and how long being woken took lately.
+    /// When a thread was last woken, and how long wake-ups took lately.
     pub(crate) woke: (Ps, Ps),
 }
 
@@ -185,7 +185,7 @@ impl Kernel {
         }
     }
 
-    /// A thread that begins on this CPU.
+    /// Makes a thread that starts on this CPU.
     pub(crate) fn spawn(&mut self, cpu: u32, random: u64) -> Tid {
         let tid = self.threads.len() as Tid;
         self.threads.push(Thread::new(cpu, random));
@@ -194,25 +194,26 @@ impl Kernel {
         tid
     }
 
-    /// The thread that is acting.
+    /// The acting thread.
     pub(crate) fn me(&mut self) -> &mut Thread {
         let tid = self.current.expect("a simulated thread is acting");
         &mut self.threads[tid as usize]
     }
 
-    /// The core that it is on.
+    /// The acting thread's core.
     pub(crate) fn my_core(&mut self) -> u32 {
         let cpu = self.me().cpu;
         self.shape.core(cpu)
     }
 
-    /// The acting thread is busy for so long. Whether it must let others act first; else it already is that much later.
+    /// The acting thread is busy for `time`. Returns whether other threads must act first; if not, `now` has advanced
+    /// already.
     #[inline]
     pub(crate) fn advance(&mut self, time: Ps, usage: Use) -> bool {
         self.advance_queued(0, time, usage)
     }
 
-    /// The same of a thread that first waits for others, for so long of that time.
+    /// The same for a thread that waits for others for the first `queued` of this time.
     #[inline]
     pub(crate) fn advance_queued(&mut self, queued: Ps, time: Ps, usage: Use) -> bool {
         let tid = self.current.expect("a simulated thread is acting");
@@ -243,7 +244,7 @@ impl Kernel {
         self.events.push(until, event);
     }
 
-    /// When the CPU has run for so long from now on.
+    /// When the CPU will have run for `time` from now on.
     #[inline]
     fn after(&self, cpu: u32, time: Ps) -> Ps {
         match &self.hypervisor {
@@ -252,7 +253,7 @@ impl Kernel {
         }
     }
 
-    /// How much longer computing takes than alone on the core at the base clock.
+    /// How much longer computing takes than alone on the core at the base clock, as a factor.
     pub(crate) fn slowness(&mut self) -> f64 {
         let (me, cpu) = (self.current, self.me().cpu);
         let core = self.shape.core(cpu);
@@ -278,7 +279,7 @@ impl Kernel {
         clock.ghz / turbo / share
     }
 
-    /// Makes time pass until a thread can go on.
+    /// Lets time pass until a thread can continue.
     pub(crate) fn next(&mut self) -> Next {
         loop {
             if self.unfinished == 0 {
@@ -307,7 +308,7 @@ impl Kernel {
                 }
                 What::Slice(cpu, generation) if self.cpus[cpu as usize].generation == generation => {
                     self.now = at;
-                    // Threads may take turns while none of them ever acts.
+                    // Threads may alternate on CPUs while none of them ever acts.
                     if self.is_stalled() {
                         return Next::Stuck(Why::NoProgress(STALLED / 1000));
                     }
@@ -323,12 +324,12 @@ impl Kernel {
         self.now > self.progress + STALLED
     }
 
-    /// The program does something that takes so long.
+    /// The program makes progress, which takes this long.
     pub(crate) fn progresses(&mut self, time: Ps) {
         self.progress = self.progress.max(self.now + time);
     }
 
-    /// [`Kernel::edge`] is to be called then. That changes nothing for anybody else.
+    /// Schedules a call of [`Kernel::edge`]. It has no effect on the simulated program.
     pub(crate) fn remind(&mut self, at: Ps, edge: usize) {
         self.events.push(at, What::Edge(edge));
     }

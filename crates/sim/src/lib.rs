@@ -1,21 +1,21 @@
 //! # A simulated computer, of any size, on which flashlock's locks run
 //!
-//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes: with many
-//! sockets, say, or more threads than CPUs. Simulated threads are coroutines; what they do takes virtual time; the run
-//! is deterministic: the same description, program and seed give the same bytes.
+//! The locks of `flashlock-locks` run here unchanged, on a computer that a [`Description`] describes. It may have many
+//! sockets, for example, or more threads than CPUs. Simulated threads are coroutines, and their actions take virtual
+//! time. A run is deterministic: the same description, program and seed give the same bytes.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`description`] | what is known of a computer, as TOML |
+//! | [`description`] | the model of a computer, as TOML |
 //! | `memory`, `tags`, `shape` | cache coherence: what an access costs, and why |
 //! | `kernel`, `thread` | virtual time, its events, CPUs and their queues |
 //! | `machine`, `access`, `spin`, `arena` | the `Machine` that the locks see |
-//! | `placement` | where threads begin |
+//! | `placement` | where threads start |
 //! | [`simulation`] | how to run something |
-//! | `program` | what a simulated thread may do, beside what locks ask for |
+//! | `program` | what a simulated thread can do besides using locks |
 //! | [`delegation`] | servers that run the sections of other threads |
-//! | `measured`, `power` | what is reported of a run |
-//! | `footprint`, `host` | how much memory that takes, and how to have it in time |
+//! | `measured`, `power` | what is reported about a run |
+//! | `footprint`, `host` | how much host memory a run takes, and prefetching it |
 //!
 //! ```
 //! use flashlock_locks::machine::Machine;
@@ -24,7 +24,7 @@
 //! let machine = Description::find("2x18x2").unwrap();
 //! let mut simulation = Simulation::new(&machine, Options::default());
 //! simulation.spawn(|| flashlock_sim::compute(1_000.0));
-//! // A microsecond; before it, the CPU wakes up in 1, and switches in 1.5.
+//! // A microsecond of computing. Before it, the CPU wakes up in 1 µs and switches to the thread in 1.5 µs.
 //! assert_eq!(simulation.run().unwrap().ns, 3_500.0);
 //! ```
 #![warn(missing_docs)]
@@ -72,7 +72,7 @@ pub(crate) fn us(us: f64) -> Ps {
     (us * 1e6).round() as Ps
 }
 
-/// The tutorial's program is a test.
+/// The tutorial's program, as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/policies.md")]
 struct Tutorial;

@@ -1,9 +1,9 @@
 //! # The machine that the locks see
 //!
-//! [`Machine`] on the simulated computer. Each access to a word is served by [`memory`](crate::memory) and takes the
-//! time that it takes there; it takes effect when it is served, and others reach the line only after that.
+//! The simulated computer's implementation of [`Machine`]. [`memory`](crate::memory) serves each access to a word and
+//! determines its time. The access takes effect when it is served, and others reach the line only after that.
 //!
-//! What an access to a word takes: [`access`](crate::access).
+//! For what an access to a word takes, see [`access`](crate::access).
 
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ use crate::{Ps, ps};
 /// The simulated computer.
 pub struct Sim;
 
-/// A word of simulated memory. It is atomic for the host's sake alone: one host thread has all threads of a simulation.
+/// A word of simulated memory. It is atomic only for the host's sake: one host thread runs all threads of a simulation.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Word(AtomicU32);
@@ -35,7 +35,7 @@ impl Word {
         self.0.as_ptr()
     }
 
-    /// What it holds, at no cost: for those who look from outside.
+    /// Its value, at no cost: for observers outside the simulation.
     pub fn peek(&self) -> u32 {
         self.0.load(Relaxed)
     }
@@ -90,7 +90,7 @@ impl flashlock_locks::machine::Word for Word {
     }
 }
 
-/// The acting thread's time, in a system call.
+/// The acting thread spends time in a system call.
 fn system(time: impl FnOnce(&Kernel) -> Ps) {
     let time = with(|kernel| time(kernel));
     spend(time, Use::System);
@@ -215,7 +215,7 @@ impl Machine for Sim {
         if flashlock_locks::machine::Word::load(word, Ordering::SeqCst) != expected {
             return Unparked::Woken;
         }
-        // Nobody has acted since the word was looked at: a load ends with its time.
+        // No other thread has acted since the load: a load ends when its time has passed.
         let slept = with(|kernel| {
             if word.peek() != expected {
                 return false;
@@ -243,7 +243,7 @@ impl Machine for Sim {
         let (mut woken, began) = (0, with(|kernel| kernel.now));
         while woken < count {
             let found = with(|kernel| {
-                // Who was woken a moment ago and sleeps again is not woken twice.
+                // A thread that this call has woken and that sleeps again is not woken twice.
                 let first = *kernel.sleepers.get(&(address as usize))?.front()?;
                 if matches!(kernel.threads[first as usize].state, State::Asleep { since, .. } if since > began) {
                     return None;
@@ -377,7 +377,7 @@ impl Machine for Sim {
         with(spin::crowded)
     }
 
-    /// The counts are the simulator's own: what nobody counts on a real machine costs nothing here.
+    /// The counts are the simulator's own: counters that a real machine does not have cost nothing here.
     fn counted_on(waiter: &Node<Self>) -> Option<u32> {
         Some(waiter.numa.peek())
     }

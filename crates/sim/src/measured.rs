@@ -1,7 +1,7 @@
-//! # What is measured of a run
+//! # The measured part of a run
 //!
-//! A run warms up before it is worth measuring, and ends when its last thread does. So all that is reported of it is of
-//! a part of it. An action that the part's beginning or end cuts in two counts in proportion.
+//! A run warms up before it is worth measuring, and lasts until its last thread returns. So its report covers only a
+//! part of it. If the part's beginning or end cuts an action in two, the action counts in proportion.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::memory::Traffic;
 use crate::power::Draw;
 use crate::thread::{State, Tid, Use};
 
-/// What is counted: all of the run so far.
+/// Counts of all of the run so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     pub(crate) traffic: Traffic,
@@ -20,34 +20,34 @@ pub(crate) struct Counts {
     pub(crate) involuntary: u64,
 }
 
-/// The part of a run that counts, and what it has had until now.
+/// The part of a run that is measured, and its totals so far.
 #[derive(Debug)]
 pub(crate) struct Measured {
     part: Range<Ps>,
-    /// Of all threads together.
+    /// Of all threads together, by [`Use`].
     pub(crate) times: [Ps; Use::ALL.len()],
     /// Of all cores together, by [`Draw`].
     pub(crate) drawn: [Ps; Draw::COUNT],
-    /// The counts where the part begins and where it ends, if that has come.
+    /// The counts at the beginning and at the end of the part, if that time has come.
     edges: [Option<Counts>; 2],
 }
 
 impl Default for Measured {
-    /// All of the run.
+    /// The whole run.
     fn default() -> Self {
         Self { part: 0..Ps::MAX, times: [0; Use::ALL.len()], drawn: [0; Draw::COUNT], edges: [None, None] }
     }
 }
 
 impl Measured {
-    /// Where the part of this time that belongs to it begins and ends.
+    /// The piece of this time that lies in the measured part.
     #[inline]
     fn clip(&self, from: Ps, to: Ps) -> (Ps, Ps) {
         let from = from.max(self.part.start);
         (from, to.min(self.part.end).max(from))
     }
 
-    /// A core draws this from then to then.
+    /// A core draws `draw` between these times.
     pub(crate) fn draw(&mut self, draw: Draw, from: Ps, to: Ps) {
         let (from, to) = self.clip(from, to);
         self.drawn[draw as usize] += to - from;
@@ -55,19 +55,19 @@ impl Measured {
 }
 
 impl Kernel {
-    /// Only this part of the run, which has not begun, counts.
+    /// Restricts the measurement to this part of the run, which has not begun.
     pub(crate) fn measure(&mut self, part: Range<Ps>) {
         self.remind(part.start, 0);
         self.remind(part.end, 1);
         self.measured.part = part;
     }
 
-    /// The part begins (0), or ends (1).
+    /// The part begins (0) or ends (1).
     pub(super) fn edge(&mut self, edge: usize) {
         self.measured.edges[edge] = Some(self.counts());
     }
 
-    /// A thread spends its time so from then to then, but for when its CPU is away.
+    /// A thread spends the time between `from` and `to` on `usage`, except while its CPU is away.
     #[inline]
     pub(super) fn book(&mut self, tid: Tid, usage: Use, from: Ps, to: Ps) {
         let thread = &mut self.threads[tid as usize];
@@ -82,7 +82,7 @@ impl Kernel {
         }
     }
 
-    /// What a busy thread was doing until now.
+    /// Books what a busy thread was doing until now.
     #[inline]
     pub(super) fn settle(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
@@ -112,7 +112,7 @@ impl Kernel {
         }
     }
 
-    /// Those of the part that counts.
+    /// The counts of the measured part.
     pub(crate) fn measured_counts(&self) -> Counts {
         let [begin, end] = &self.measured.edges;
         let mut counts = end.clone().unwrap_or_else(|| self.counts());

@@ -1,30 +1,32 @@
 //! # Cache coherence
 //!
-//! Who has which line, and what an access costs for that reason. There is no data here: a word's value is where the
-//! program has it, and changes when the access is served.
+//! It tracks which core has which line, and what an access costs for that reason. It holds no data: a word's value is
+//! in the program's own memory, and changes when the access is served.
 //!
-//! **Model.** Each core has a private cache (two levels, shared by its hardware threads), each node a last-level cache
-//! and memory. A line is in one of the states of MESI, kept in one place: the exclusive owner, if there is one; the
-//! cores with a copy; the last-level caches with a copy. An access that the core's copy allows is a *hit*. All others
-//! go to the line's *server*, one for each line, which serves one after the other in order of arrival (stores: in that
-//! of their issue, see [`access`](crate::access)): an exclusive copy travels for as long as a transfer takes, and
-//! nobody else is served meanwhile; copies of a shared line are given out as fast as its home can.
+//! **Model.** Each core has a private cache (two levels, shared by its hardware threads). Each node has a last-level
+//! cache and memory. A line is in one of the states of MESI. The state is kept in one place: the exclusive owner, if
+//! there is one; the cores with a copy; the last-level caches with a copy. An access that the core's copy allows is a
+//! *hit*. All other accesses go to the line's *server*. Each line has one, which serves accesses one by one in order of
+//! arrival (stores: in order of issue, see [`access`](crate::access)). An exclusive copy travels for as long as a
+//! transfer takes, and no other access is served meanwhile. Copies of a shared line are given out as fast as its home
+//! can.
 //!
 //! | the line is … | read | write, read-modify-write |
 //! |---|---|---|
-//! | another core's own, changed | `transfer` from there; both share it then | `transfer`; ours |
-//! | another core's own, unchanged | `clean`; both share it then | `transfer`; ours |
-//! | in our last-level cache | `llc`, near | `upgrade` of the farthest other copy, and `llc` if we have none |
-//! | in another last-level cache | `llc`, far | the same |
+//! | modified in another core | `transfer` from there; then both share it | `transfer`; then ours |
+//! | exclusive in another core, not modified | `clean`; then both share it | `transfer`; then ours |
+//! | in our last-level cache | near `llc` | `upgrade` of the farthest other copy, and `llc` if we have none |
+//! | in another last-level cache | far `llc` | the same |
 //! | nowhere | `dram` of its home | `dram` of its home |
 //!
-//! What is read and nobody else has is exclusive at once. A line's home is the node that touched it first.
+//! A line that is read while no other cache has it becomes exclusive at once. A line's home is the node that touched it
+//! first.
 //!
 //! ## Invariants
-//! 1. If a line has an owner, nobody else has a copy.
-//! 2. A core with a copy is in a node whose last-level cache has one, if caches are inclusive; else that cache may have
-//!    dropped it for as long as a core of the node has it.
-//! 3. A line's server is never free earlier than it was before.
+//! 1. If a line has an owner, no other core has a copy.
+//! 2. If a core has a copy, the last-level cache of its node has one too, if caches are inclusive. Otherwise that cache
+//!    may drop the line while a core of the node has it.
+//! 3. A line's server never becomes free earlier than it was due before.
 
 mod lines;
 mod parts;
@@ -39,7 +41,7 @@ use crate::{Ps, ps};
 use lines::{Line, Lines, Lost};
 use parts::{Bus, Costs, Tlb};
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Load,
@@ -54,7 +56,7 @@ impl Access {
     }
 }
 
-/// Where a line came from.
+/// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// From the same node: its last-level cache or one of its cores.
@@ -65,12 +67,12 @@ pub(crate) enum Source {
     Memory,
 }
 
-/// An access that was no hit.
+/// The outcome of an access that was not a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// When it is done.
+    /// When the access is done.
     pub(crate) done: Ps,
-    /// For how long it waited for others.
+    /// How long it waited for other accesses.
     pub(crate) queued: Ps,
     pub(crate) source: Source,
 }
@@ -91,7 +93,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// What is known of a line that was touched, in bytes.
+    /// The size of the record of a touched line, in bytes.
     pub(crate) const LINE_BYTES: u64 = size_of::<Line>() as u64;
 
     pub(crate) fn new(machine: &Description, shape: &Shape) -> Self {
@@ -132,7 +134,7 @@ impl Memory {
         }
     }
 
-    /// So many more lines; the number of the first of them.
+    /// Adds `lines` lines. Returns the number of the first.
     pub(crate) fn extend(&mut self, lines: u32) -> u32 {
         self.lines.extend(lines)
     }
@@ -142,7 +144,7 @@ impl Memory {
         self.lines.has_copy(line, core)
     }
 
-    /// The core will soon access the line.
+    /// A hint that the core will soon access the line.
     #[inline]
     pub(crate) fn expect(&self, shape: &Shape, core: u32, line: u32) {
         self.lines.expect(line);
@@ -151,14 +153,14 @@ impl Memory {
         self.llc.expect(shape.node(core), line);
     }
 
-    /// The core has asked for the line, and will soon have to drop others for it.
+    /// A hint that the core has asked for the line, and will soon drop others for it.
     #[inline]
     pub(crate) fn expect_victims(&self, shape: &Shape, core: u32, line: u32) {
         let victims = [self.llc.next_victim(shape.node(core), line), self.l2.next_victim(core, line)];
         victims.into_iter().flatten().for_each(|victim| self.lines.expect(victim));
     }
 
-    /// What the access costs if it is a hit; it has happened then.
+    /// The cost of the access if it is a hit, which then takes place.
     #[inline]
     pub(crate) fn hit(&mut self, core: u32, line: u32, access: Access) -> Option<Ps> {
         if access.writes() {
@@ -186,7 +188,7 @@ impl Memory {
         )
     }
 
-    /// What translating the address costs.
+    /// The cost of translating the address.
     #[inline]
     fn translate(&mut self, core: u32, line: u32) -> Ps {
         let tlb = &mut self.tlb;
@@ -198,13 +200,13 @@ impl Memory {
         self.costs.walk
     }
 
-    /// How long a request that is no hit travels to where it is served.
+    /// How long a request that is not a hit travels to where it is served.
     #[inline]
     pub(crate) fn travel(&self, shape: &Shape, core: u32, line: u32, access: Access) -> Ps {
         self.way(shape, core, &self.lines[line], access)
     }
 
-    /// The same for a line of which this is known.
+    /// The same for a line with this record.
     #[inline]
     fn way(&self, shape: &Shape, core: u32, state: &Line, access: Access) -> Ps {
         let node = shape.node(core);
@@ -218,7 +220,7 @@ impl Memory {
         self.costs.llc[shape.distance(node, place)] / 2
     }
 
-    /// An access that is no hit arrives where it is served, after it has travelled.
+    /// An access that is not a hit arrives where it is served, after its travel.
     pub(crate) fn serve(&mut self, shape: &Shape, now: Ps, core: u32, line: u32, access: Access) -> Served {
         let (mut state, node) = (self.lines[line], shape.node(core));
         let travelled = self.way(shape, core, &state, access);
@@ -233,7 +235,7 @@ impl Memory {
         let carried = self.carry(shape, now, node, &state, from);
         let start = carried.max(state.free_at);
         let done = start + latency.saturating_sub(travelled);
-        // An exclusive copy is on its way until it has arrived; a shared one can be given out again at once.
+        // An exclusive copy occupies the server until it has arrived; a shared one can be given out again at once.
         let moves = access.writes() || state.owner().is_some();
         let done = if access == Access::Rmw { done + self.costs.rmw } else { done };
         state.free_at = if moves { done } else { start + self.costs.line };
@@ -242,13 +244,13 @@ impl Memory {
         Served { done: done + walk, queued: start - now, source }
     }
 
-    /// Nobody else is served before: a store that was served is still in its core's store buffer.
+    /// The line serves no other access before `until`, because a served store is still in its core's store buffer.
     pub(crate) fn hold(&mut self, line: u32, until: Ps) {
         let free_at = &mut self.lines[line].free_at;
         *free_at = until.max(*free_at);
     }
 
-    /// How long the line takes to the core, and from which node; `None`: from memory.
+    /// How long the line takes to reach the core, and from which node it comes; `None`: from memory.
     #[inline]
     fn supply(&mut self, shape: &Shape, core: u32, line: u32, state: &mut Line, access: Access) -> (Ps, Option<u32>) {
         let (node, costs) = (shape.node(core), &self.costs);
@@ -290,7 +292,7 @@ impl Memory {
         (fetch.max(costs.upgrade[farthest]), from)
     }
 
-    /// When the buses between there and here have carried what arrives now.
+    /// When the buses between the two nodes have carried the line that arrives at `now`.
     #[inline]
     fn carry(&mut self, shape: &Shape, now: Ps, node: u32, state: &Line, from: Option<u32>) -> Ps {
         let home = state.home().expect("who asks for it is in a node");
@@ -311,7 +313,7 @@ impl Memory {
         ready
     }
 
-    /// The line, of which this is known, is where the access has brought it.
+    /// Updates the line, whose record is `state`, and the caches after the access.
     #[inline]
     fn settle(&mut self, shape: &Shape, core: u32, line: u32, mut state: Line, access: Access) {
         let node = shape.node(core);
@@ -337,10 +339,10 @@ impl Memory {
         self.put_into_llc(shape, node, core, line);
         self.l1.keep(core, line);
         let Some(victim) = self.l2.insert(core, line, 0) else { return };
-        // Else it had been invalidated before.
+        // If the core has no copy, the line was invalidated before.
         let had = self.lines.remove_copy(victim.line, core);
         if had && !self.inclusive {
-            // The last level may have dropped it while the core kept it.
+            // The last level may have dropped the line while the core kept it.
             self.put_into_llc(shape, node, core, victim.line);
         }
     }
@@ -352,7 +354,7 @@ impl Memory {
         }
     }
 
-    /// A last-level cache had no room for it any more.
+    /// A last-level cache has evicted the line `victim`.
     fn drop_from_llc(&mut self, shape: &Shape, node: u32, core: u32, victim: Victim) {
         if self.lines[victim.line].llc & 1 << node == 0 {
             return; // Invalidated before.

@@ -1,26 +1,29 @@
-//! # Where threads begin
+//! # Where threads start
 //!
-//! Programs seldom tie their threads to CPUs. Linux then puts each new one where least is to do: on the NUMA node with
-//! the fewest threads, and there on a core that has none (`find_idlest_group` in its `fair.c`, for forks). So threads
-//! **spread** over nodes, and two are on two of them: as in CNA (EuroSys 2019, section 7.1.1), whose lock with two
-//! threads "becomes contended with threads running on different sockets". What the system does later, when threads have
-//! slept or memory lies elsewhere, is left out: threads that only run and poll it leaves where they are.
+//! Decides on which CPU each thread starts.
+//!
+//! Programs seldom tie their threads to CPUs. Linux then puts each new thread where the load is lowest: on the NUMA
+//! node with the fewest threads, and there on a core that has none (for forks, see `find_idlest_group` in its
+//! `fair.c`). So threads **spread** over nodes, and two threads are on two nodes, as in CNA (EuroSys 2019, section
+//! 7.1.1), whose lock with two threads "becomes contended with threads running on different sockets". **Departure.**
+//! The system may move threads later, when they have slept or when their memory lies elsewhere. The simulation leaves
+//! this out: the system does not move threads that only run and poll.
 
 use crate::shape::Shape;
 
-/// How threads are placed that nobody has tied to CPUs, or somebody has.
+/// How threads are placed, whether or not the user ties them to CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// In turn on all nodes: which comes first, and which of its cores, is drawn.
+    /// On all nodes in turn. The order of the nodes and of each node's cores is random.
     #[default]
     Spread,
-    /// On cores drawn from all that have no thread yet.
+    /// On cores drawn at random from all those without a thread.
     Anywhere,
-    /// One node's cores after the other's: which node comes first, and which of its cores, is drawn.
+    /// Node by node. The order of the nodes and of each node's cores is random.
     Packed,
 }
 
-/// The CPUs in the order in which threads are placed. A core's second hardware thread comes after all cores have one.
+/// The CPUs in the order in which threads are placed. All cores get one thread before any core gets a second one.
 pub(crate) fn order(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
     let mut random = mix(placement);
     let mut shuffled = |mut list: Vec<u32>| {
@@ -47,13 +50,13 @@ pub(crate) fn order(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
     places.map(|(place, core)| shape.cpus_of(core).start + sibling(place)).collect()
 }
 
-/// The first of each list, then the second of each, and so on.
+/// The first element of each list, then the second of each, and so on.
 fn in_turn(lists: &[Vec<u32>]) -> Vec<u32> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|place| lists.iter().filter_map(move |list| list.get(place).copied())).collect()
 }
 
-/// A number that has little to do with the one it is made from (Steele and others' SplitMix64).
+/// A hash of the number (Steele and others' SplitMix64).
 pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -72,12 +75,12 @@ mod tests {
 
     const ALL: [Place; 3] = [Place::Spread, Place::Anywhere, Place::Packed];
 
-    /// The cores in that order.
+    /// The cores in order of placement.
     fn cores(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
         order(shape, placement, place).into_iter().map(|cpu| shape.core(cpu)).collect()
     }
 
-    /// On which nodes those are.
+    /// The nodes of these cores.
     fn nodes(shape: &Shape, placement: u64, place: Place) -> Vec<u32> {
         cores(shape, placement, place).into_iter().map(|core| shape.node(core)).collect()
     }
@@ -141,7 +144,7 @@ mod tests {
             };
             (1..=1000).filter(together).count()
         };
-        // 17 of the 35 other cores are on the same socket; 17 of 71 on four.
+        // 17 of the 35 other cores are on the same socket with two sockets; 17 of 71 with four.
         assert!((430..=540).contains(&share("2x18x2", Place::Anywhere)), "{}", share("2x18x2", Place::Anywhere));
         assert!((190..=290).contains(&share("4x18x2", Place::Anywhere)), "{}", share("4x18x2", Place::Anywhere));
         assert_eq!((share("2x18x2", Place::Packed), share("2x18x2", Place::Spread)), (1000, 0));

@@ -1,14 +1,14 @@
-//! # What cores consume
+//! # The power of cores
 //!
-//! A core, above an idle one, consumes what the busiest of its hardware threads does ([`Draw`]); a CPU that a
-//! hypervisor has taken away consumes nothing. What a CPU does is known when it begins: until it does something else,
-//! or another hardware thread of its core does, the core consumes the same.
+//! A core consumes as much above an idle core as its busiest hardware thread does ([`Draw`]). A CPU that a hypervisor
+//! has taken away consumes nothing. A CPU's draw is known from the start of each activity, and the core's draw stays
+//! the same until one of its CPUs changes its activity.
 
 use crate::Ps;
 use crate::kernel::Kernel;
 use crate::thread::Use;
 
-/// What makes a core consume more than an idle one, in rising order.
+/// The power levels above an idle core, in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Draw {
     #[default]
@@ -25,7 +25,7 @@ impl Draw {
 }
 
 impl Use {
-    /// Of a CPU whose thread uses its time so.
+    /// The draw of a CPU whose thread spends its time on this.
     #[inline]
     pub(crate) fn draw(self) -> Draw {
         match self {
@@ -37,7 +37,7 @@ impl Use {
 }
 
 impl Kernel {
-    /// From now on the CPU draws this.
+    /// From now on, the CPU draws this.
     #[inline]
     pub(crate) fn draws(&mut self, cpu: u32, draw: Draw) {
         if self.cpus[cpu as usize].draw != draw {
@@ -52,7 +52,7 @@ impl Kernel {
         (this.switched, this.draw) = (switched, draw);
     }
 
-    /// What the core has drawn since it was last charged, during which its CPUs went on with what they did.
+    /// Charges what the core has drawn since it was last charged. Its CPUs have not changed their activity meanwhile.
     fn charge(&mut self, core: u32) {
         let mut from = std::mem::replace(&mut self.charged[core as usize], self.now);
         while from < self.now {
@@ -65,7 +65,7 @@ impl Kernel {
         }
     }
 
-    /// What a CPU draws then, and until when.
+    /// The draw of a CPU at `at`, and until when it lasts.
     fn draw_at(&self, cpu: u32, at: Ps) -> (Draw, Ps) {
         let this = &self.cpus[cpu as usize];
         let (draw, until) = if at < this.switched { (Draw::Busy, this.switched) } else { (this.draw, Ps::MAX) };

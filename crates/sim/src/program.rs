@@ -1,13 +1,13 @@
-//! # What a simulated thread does, beside what locks ask for
+//! # What a simulated thread can do besides using locks
 //!
-//! To be called by simulated threads only, but for [`now`].
+//! Only simulated threads may call these functions, except [`now`].
 
 use crate::access::spend;
 use crate::ps;
 use crate::simulation::{suspend, with};
 use crate::thread::Use;
 
-/// The acting thread computes for so long, at the base clock and alone on its core; longer otherwise.
+/// The acting thread computes. This takes `ns` at the base clock when alone on the core, and longer otherwise.
 pub fn compute(ns: f64) {
     let time = with(|kernel| {
         let time = ps(ns * kernel.slowness());
@@ -17,13 +17,13 @@ pub fn compute(ns: f64) {
     spend(time, Use::Compute);
 }
 
-/// The acting thread is busy until so much time has passed.
+/// The acting thread is busy for exactly `ns`.
 pub fn delay(ns: f64) {
     with(|kernel| kernel.progresses(ps(ns)));
     spend(ps(ns), Use::Compute);
 }
 
-/// The acting thread sleeps for so long, and for the timer's slack.
+/// The acting thread sleeps for `ns` plus the timer's slack.
 pub fn nap(ns: f64) {
     with(|kernel| {
         let time = ps(ns) + kernel.os.slack;
@@ -33,8 +33,8 @@ pub fn nap(ns: f64) {
     suspend();
 }
 
-/// What a step through a linked structure costs, beside its load: a comparison, and a branch that is often guessed
-/// wrong.
+/// The cost of a step through a linked structure, except its load: a comparison, and a branch that is often
+/// mispredicted.
 pub fn step() {
     let ns = with(|kernel| kernel.machine.clock.step_ns);
     compute(ns);
@@ -55,7 +55,7 @@ pub fn set_priority(priority: i32) {
     with(|kernel| kernel.me().priority = priority);
 }
 
-/// For how long the acting thread has used its time so, in ns.
+/// How long the acting thread has spent its time on `usage`, in ns.
 pub fn thread_time(usage: Use) -> u64 {
     with(|kernel| kernel.me().times[usage as usize] / 1000)
 }
@@ -73,25 +73,25 @@ pub fn thread_node() -> u32 {
     })
 }
 
-/// From now on the acting thread does not lose its CPU, whoever wants it, as kernels' threads do not around a spin
-/// lock. It may still give it up, and sleep.
+/// Until [`enable_preemption`], the acting thread cannot lose its CPU, like a thread in a kernel while it holds a spin
+/// lock. It may still yield or sleep.
 pub fn disable_preemption() {
     with(|kernel| kernel.keep_cpu(true));
 }
 
-/// The acting thread may lose its CPU again: at once, if its slice is over.
+/// The acting thread can lose its CPU again: at once if its slice is over.
 pub fn enable_preemption() {
     if with(|kernel| kernel.keep_cpu(false)) {
         suspend();
     }
 }
 
-/// The acting thread wants this from now on, a lock; or nothing. Should the run hang, that is said of it.
+/// Records what the acting thread waits for, such as a lock, or nothing. The report of a run that hangs shows it.
 pub fn wants(what: Option<&'static str>) {
     with(|kernel| kernel.me().wants = what);
 }
 
-/// It has this, and wants nothing else.
+/// Records that the acting thread has acquired `what`, and waits for nothing.
 pub fn takes(what: &'static str) {
     with(|kernel| {
         let me = kernel.me();
@@ -100,7 +100,7 @@ pub fn takes(what: &'static str) {
     });
 }
 
-/// It has this no more.
+/// Records that the acting thread has released `what`.
 pub fn gives_back(what: &'static str) {
     with(|kernel| {
         let has = &mut kernel.me().has;

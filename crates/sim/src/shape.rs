@@ -1,7 +1,7 @@
 //! # A machine's shape, ready for use
 //!
-//! What the [`Description`] says of topology, as tables: which core and node a CPU belongs to, how far nodes are apart.
-//! And sets of cores, as bits.
+//! The topology of a [`Description`] as tables: the core and the node of each CPU, and the distances of nodes. Also
+//! sets of cores, as bits.
 
 use flashlock_locks::machine::reader_part_of;
 
@@ -16,10 +16,10 @@ pub(crate) struct Shape {
     threads_per_core: u32,
     cores_per_node: u32,
     nodes_per_package: u32,
-    /// How many of the nodes the operating system shows as one.
+    /// How many nodes the operating system shows as one.
     nodes_per_shown: u32,
     distances: Vec<u8>,
-    /// By CPU, and by core: divisions made once.
+    /// The results of divisions, by CPU and by core.
     cores_by_cpu: Vec<u16>,
     nodes_by_core: Vec<u8>,
     cores_of: Vec<Cores>,
@@ -59,7 +59,7 @@ impl Shape {
         u32::from(self.nodes_by_core[core as usize])
     }
 
-    /// Which of its node's cores a core is.
+    /// The core's index within its node.
     pub(crate) fn core_in_node(&self, core: u32) -> u32 {
         core % self.cores_per_node
     }
@@ -68,18 +68,18 @@ impl Shape {
         self.node(core) / self.nodes_per_package
     }
 
-    /// What the operating system says is the core's NUMA node.
+    /// The core's NUMA node as the operating system shows it.
     pub(crate) fn shown_node(&self, core: u32) -> u32 {
         self.node(core) / self.nodes_per_shown
     }
 
-    /// Among which part of the machine's readers who runs on that core counts himself.
+    /// The part of the machine's readers in which a reader on this core counts itself.
     pub(crate) fn reader_part(&self, core: u32) -> u32 {
         let cores = self.cores_per_node * self.nodes_per_shown;
         reader_part_of((self.shown_node(core), self.nodes / self.nodes_per_shown), (core % cores, cores))
     }
 
-    /// How far it says that one is from another.
+    /// The distance between two nodes that the operating system shows.
     pub(crate) fn shown_distance(&self, a: u32, b: u32) -> usize {
         self.distance(a * self.nodes_per_shown, b * self.nodes_per_shown)
     }
@@ -141,7 +141,7 @@ impl Cores {
         self.0.iter().zip(others.0).any(|(mine, other)| mine & other != 0)
     }
 
-    /// The one in it, or none; `None` if there are more.
+    /// `Some(None)` if the set is empty, `Some(Some(core))` if it has one core, `None` if it has more.
     pub(crate) fn at_most_one(&self) -> Option<Option<u32>> {
         let mut found = None;
         for (word, bits) in (0..).zip(self.0).filter(|(_, bits)| *bits != 0) {

@@ -1,7 +1,7 @@
-//! # Running something
+//! # Running a simulation
 //!
-//! A [`Simulation`] is a computer, what was placed in its memory, and threads. It belongs to the host thread that made
-//! it; several host threads can have one each.
+//! A [`Simulation`] is a computer, the objects placed in its memory, and its threads. It belongs to the host thread
+//! that made it. Several host threads can have one each.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, Range};
@@ -24,27 +24,27 @@ use crate::stuck::{self, Name};
 pub use crate::stuck::{Stuck, Why};
 use crate::thread::{State, Use};
 
-/// Of a coroutine's stack.
+/// The size of a coroutine's stack.
 const STACK_BYTES: usize = 64 << 10;
 
 thread_local! {
     static KERNEL: RefCell<Option<Box<Kernel>>> = const { RefCell::new(None) };
-    /// The acting thread's way back to [`Simulation::run`].
+    /// How the acting thread returns to [`Simulation::run`].
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
-    /// Memory that no simulation uses now.
+    /// A block of memory that no simulation is using.
     static SPARE: RefCell<Option<Arena>> = const { RefCell::new(None) };
 }
 
-/// What is the same in all runs of an experiment but for a seed.
+/// The settings of a run. Within an experiment, runs differ in the seeds only.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Of what the locks draw.
+    /// The seed of all random numbers that locks draw.
     pub seed: u64,
-    /// Of where threads begin: what is drawn of that, is drawn with it.
+    /// The seed of the random part of the threads' placement.
     pub placement: u64,
-    /// How they are placed.
+    /// How threads are placed on CPUs.
     pub place: Place,
-    /// What the user tuned.
+    /// The values that the user tuned.
     pub tunables: &'static Tunables,
 }
 
@@ -62,33 +62,33 @@ pub struct Simulation {
     seed: u64,
 }
 
-/// What a run took: all but the first two, of the part that was to be [measured](Simulation::measure).
+/// The results of a run. All except the first two are of the part to be [measured](Simulation::measure).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Virtual time of the whole run, in ns.
     pub ns: f64,
     /// Steps of the simulation, in the whole run.
     pub events: u64,
-    /// Thread time in ns, by its [`Use`].
+    /// Thread time in ns, by [`Use`].
     pub times: [f64; Use::ALL.len()],
-    /// Lines that were carried.
+    /// Cache lines carried.
     pub traffic: Traffic,
-    /// What the locks traced, in the order of `Event::ALL`.
+    /// The events that the locks traced, in the order of `Event::ALL`.
     pub counts: Vec<u64>,
-    /// Times that threads gave their CPU up.
+    /// How often threads gave up their CPU.
     pub voluntary_switches: u64,
-    /// Times that they lost it.
+    /// How often threads lost their CPU.
     pub involuntary_switches: u64,
-    /// What the machine consumed above idle, in joules: an estimate.
+    /// The energy that the machine consumed above idle, in joules: an estimate.
     pub joules: f64,
 }
 
 impl Simulation {
-    /// A computer in which nothing happens yet.
+    /// A computer in its initial state.
     ///
     /// # Panics
     ///
-    /// If the host thread already has one.
+    /// If the host thread already has a simulation.
     pub fn new(machine: &Description, options: Options) -> Self {
         let mut arena = SPARE.take().unwrap_or_else(Arena::new);
         if arena.is_in_use() {
@@ -104,39 +104,40 @@ impl Simulation {
         Self { coroutines: Vec::new(), order, names: Vec::new(), seed: options.seed }
     }
 
-    /// Puts a value into simulated memory, from the beginning of a line. What its words are called when a run hangs.
+    /// Puts a value into simulated memory, at the start of a line. The report of a run that hangs calls its words
+    /// `name`.
     pub fn place<T>(&mut self, name: &str, value: T) -> Placed<T> {
         let placed = with(|kernel| Placed { at: kernel.arena.reserve::<T>(), _block: kernel.arena.block() });
-        // SAFETY: room for a `T`, aligned, that nobody else has (`arena`, invariant 3).
+        // SAFETY: aligned room for a `T`, which nothing else uses (`arena`, invariant 3).
         unsafe { placed.at.write(value) };
         self.names.push((placed.at.as_ptr().expose_provenance(), size_of::<T>(), name.to_owned()));
         placed
     }
 
-    /// What is reported of the run is to be of this part of it, in ns of virtual time; of all of it otherwise. What
-    /// happens is the same.
+    /// Restricts the reported results to this part of the run, in ns of virtual time. The default is the whole run.
+    /// This does not change what happens.
     pub fn measure(&mut self, part: Range<u64>) {
         with(|kernel| kernel.measure(1000 * part.start..1000 * part.end));
     }
 
-    /// A CPU on which none of the threads begins that are made from now on, unless they are [told
-    /// to](Simulation::spawn_on): the one that would come last.
+    /// Reserves the last CPU in the order of placement. Threads made from now on do not start on it, except by
+    /// [`spawn_on`](Simulation::spawn_on).
     ///
     /// # Panics
     ///
-    /// If only one is left.
+    /// If only one CPU is left.
     pub fn reserve_cpu(&mut self) -> u32 {
         assert!(self.order.len() > 1, "no CPU can be set apart where only one is left");
         self.order.pop().expect("there are several")
     }
 
-    /// One more thread, on the next CPU. It begins with [`Simulation::run`].
+    /// Makes a thread on the next CPU in the order of placement. It starts with [`Simulation::run`].
     pub fn spawn(&mut self, program: impl FnOnce() + 'static) {
         let cpu = self.order[self.coroutines.len() % self.order.len()];
         self.spawn_on(cpu, program);
     }
 
-    /// The same on this CPU.
+    /// Makes a thread on this CPU.
     pub fn spawn_on(&mut self, cpu: u32, program: impl FnOnce() + 'static) {
         let number = self.coroutines.len();
         let random = mix(self.seed ^ mix(number as u64 + 1));
@@ -152,7 +153,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// [`Stuck`] if that never happens, or nothing was done for 10 s of virtual time.
+    /// [`Stuck`] if some threads can never return, or if no thread has made progress for 10 s of virtual time.
     pub fn run(&mut self) -> Result<Outcome, Stuck> {
         let mut yielders = vec![std::ptr::null(); self.coroutines.len()];
         loop {
@@ -204,29 +205,29 @@ fn outcome(kernel: &mut Kernel) -> Outcome {
     }
 }
 
-/// Does something with the host thread's computer.
+/// Applies `act` to the host thread's simulated computer.
 #[inline]
 pub(crate) fn with<T>(act: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(|kernel| act(kernel.as_mut().expect("a simulation exists on this host thread")))
 }
 
-/// Whether a simulated thread is.
+/// Whether a simulated thread is acting, that is, whether this is not the set-up of a simulation.
 fn is_acting() -> bool {
     with(|kernel| kernel.current.is_some())
 }
 
-/// Lets others act until the acting thread's event has come.
+/// Lets other threads act until the acting thread's event comes.
 pub(crate) fn suspend() {
     let yielder = YIELDER.get();
-    // SAFETY: set by the coroutine that is running, whose frame it lives in: `run` sets it each time it resumes one.
+    // SAFETY: set by the running coroutine, whose frame contains it: `run` sets it each time it resumes a coroutine.
     unsafe { &*yielder }.suspend(());
 }
 
-/// Something in simulated memory.
+/// A value in simulated memory.
 #[derive(Debug)]
 pub struct Placed<T> {
     at: NonNull<T>,
-    /// The block is not used for another simulation while this exists.
+    /// Keeps the block from being used by another simulation.
     _block: Rc<()>,
 }
 
@@ -234,27 +235,27 @@ impl<T> Deref for Placed<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: written when it was placed, dropped with `self` only, and its block is kept.
+        // SAFETY: written when it was placed, dropped only with `self`, and its block is kept.
         unsafe { self.at.as_ref() }
     }
 }
 
 impl<T> Placed<T> {
-    /// The value, if nobody shares it.
+    /// The value, which nothing else shares.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: as above; `&mut self` says that nobody else has it.
+        // SAFETY: as above; `&mut self` excludes all other users.
         unsafe { self.at.as_mut() }
     }
 }
 
 impl<T> Drop for Placed<T> {
     fn drop(&mut self) {
-        // SAFETY: once, and nobody uses it afterwards.
+        // SAFETY: dropped once, and not used afterwards.
         unsafe { self.at.drop_in_place() };
     }
 }
 
-/// Lines of simulated memory that are only touched: they hold nothing.
+/// Lines of simulated memory that hold no data: a program can only touch them.
 #[derive(Debug)]
 pub struct Region {
     first: u32,
@@ -262,19 +263,19 @@ pub struct Region {
 }
 
 impl Region {
-    /// So many lines.
+    /// A region of `lines` lines.
     pub fn new(lines: u32) -> Self {
         let first = with(|kernel| kernel.memory.extend(lines));
         Self { first, lines }
     }
 
-    /// Loads from a line, and waits for it, as what comes next depends on it.
+    /// Loads from a line and waits for the result, because the next step depends on it.
     pub fn read(&self, line: u32) {
         self.load([line], 1.0);
     }
 
-    /// Loads from lines, one after the other; what comes next does not depend on them, so that other such loads are
-    /// under way at the same time. Which lines is asked for at once.
+    /// Loads from lines, one after the other. No later step depends on their contents, so several such loads are under
+    /// way at the same time. The iterator is consumed at once.
     pub fn read_ahead(&self, lines: impl IntoIterator<Item = u32>) {
         let overlap = with(|kernel| kernel.machine.latency_ns.overlap);
         self.load(lines, overlap);
@@ -289,8 +290,8 @@ impl Region {
         }
     }
 
-    /// The acting thread accesses this line next. Nothing happens but on the computer that simulates, which fetches
-    /// what is known of it.
+    /// A hint that the acting thread accesses this line next: the host prefetches the line's record. The simulation
+    /// does not change.
     pub fn expect(&self, line: u32) {
         debug_assert!(line < self.lines);
         with(|kernel| {

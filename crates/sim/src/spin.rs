@@ -1,12 +1,13 @@
 //! # Polling
 //!
-//! By the rules of [`flashlock_locks::wait::polling`].
+//! How a simulated thread waits for a word to change, by the rules of [`flashlock_locks::wait::polling`].
 //!
-//! On machines with `umwait`, who is to rest (`wait=umwait`) waits with that after the first polls; on others it polls.
+//! On machines with `umwait`, a waiter that may rest (`wait=umwait`) uses that instruction after its first polls. On
+//! other machines it polls.
 //!
-//! What polling finds unchanged is not simulated poll by poll: the thread looks when the line has changed, at the poll
-//! that would have come next, and otherwise now and then, for the sake of what it does between polls: who says there
-//! that it runs, as often as a CPU at rest looks.
+//! Polls that find nothing new are not simulated one by one. The thread looks when the line has changed, at the time of
+//! its next poll. It also looks from time to time for the sake of its other duties between polls. A waiter that
+//! publishes that it is running looks as often as a resting CPU does.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps, us};
 
-/// Whether waiters have lately lost their CPUs, or there are two CPUs or fewer.
+/// Whether waiters have lately lost their CPUs, or there are at most two CPUs.
 pub(crate) fn crowded(kernel: &mut Kernel) -> bool {
     kernel.shape.cpus <= 2 || kernel.preempted.is_some_and(|at| kernel.now - at < 1000 * CROWD)
 }
@@ -60,7 +61,7 @@ pub(crate) fn rest_until(
     wait(word, order, patience, done, how)
 }
 
-/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until): looks that find nothing are not simulated
+/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until). Looks that find nothing are not simulated
 /// one by one.
 pub(crate) fn scan_until(
     word: &Word,
@@ -110,7 +111,7 @@ enum How<'a> {
     Polls,
     /// Its CPU waits with [`Umwait`](crate::description::Umwait).
     Rests,
-    /// It says in this word that it runs.
+    /// It publishes in this word that it is running.
     Publishes(&'a Word),
 }
 
@@ -134,7 +135,8 @@ fn wait(
     poll(word, order, patience, &mut done, how)
 }
 
-/// [`Machine::poll`](flashlock_locks::machine::Machine::poll): each look is simulated, for its pauses are the lock's.
+/// [`Machine::poll`](flashlock_locks::machine::Machine::poll). Each look is simulated, because the lock sets the
+/// pauses.
 pub(crate) fn poll_at_own_pace(
     word: &Word,
     beside: &Word,
@@ -190,7 +192,7 @@ fn poll(
     }
 }
 
-/// Whether who polls has no patience any more; who has may offer its CPU to others.
+/// Whether the polling thread's patience is spent. If not, it may yield its CPU.
 fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<'_>) -> bool {
     let (now, preemptions) = with(|kernel| (kernel.now, kernel.me().involuntary));
     let waited = now - start;
@@ -212,15 +214,15 @@ fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<
     }
 }
 
-/// When who polls looks even if nothing has changed: after a quarter of the time that it has waited for, but not after
-/// more than `longest`.
+/// When a polling thread looks even if nothing has changed: after a quarter of the time that it has waited, but after
+/// at most `longest`.
 fn next_look(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience, longest: Ps) -> Ps {
     let now = kernel.now;
     let look = now + gap.max(((now - start) / 4).min(longest));
     if matches!(patience, Patience::Contend) { now + gap } else { look.min(end(kernel, gap, start, patience)) }
 }
 
-/// When its patience is spent; not before the next poll.
+/// When its patience is spent, but not before the next poll.
 fn end(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience) -> Ps {
     let end = match patience {
         Patience::Forever | Patience::Contend => Ps::MAX,
@@ -230,15 +232,15 @@ fn end(kernel: &Kernel, gap: Ps, start: Ps, patience: Patience) -> Ps {
     end.max(kernel.now + gap)
 }
 
-/// Until a line changes from which the last look has loaded; or until the thread looks anyway. `gap`: between two
-/// looks.
+/// Waits until a line changes that the last look has loaded, or until the thread looks anyway. `gap`: the time between
+/// two looks.
 fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
     let can = with(|kernel| {
         let can = kernel.can_watch();
         if can {
             let line = kernel.arena.line(word.address()).expect("words that are polled lie in simulated memory");
             let every = kernel.me().look.takes + gap;
-            // There is nothing else to see; who waits for ever offers its CPU now and then.
+            // Only a change ends the wait; a waiter without a deadline yields its CPU from time to time.
             let look = match patience {
                 Patience::Forever => kernel.now + 1000 * YIELD_AFTER,
                 _ => next_look(kernel, gap, start, patience, Ps::MAX),
@@ -251,8 +253,8 @@ fn wait_for_any_change(word: &Word, gap: Ps, start: Ps, patience: Patience) {
     if can { suspend() } else { spend(gap, Use::Polling) }
 }
 
-/// Until the word's line changes, seen from the first poll after that on; or until the thread looks anyway. `seen`:
-/// what the word held when it looked last.
+/// Waits until the word's line changes and the next poll sees it, or until the thread looks anyway. `seen`: the value
+/// of the word at the last look.
 fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patience, how: How<'_>) {
     if word.peek() != seen {
         return spend(gap, Use::Polling);
@@ -263,10 +265,10 @@ fn wait_for_change(word: &Word, seen: u32, gap: Ps, start: Ps, patience: Patienc
         let longest = if matches!(how, How::Publishes(_)) { 1000 * *REST.end() } else { Ps::MAX };
         let look = next_look(kernel, gap, start, patience, longest);
         match kernel.machine.umwait.filter(|_| matches!(how, How::Rests)) {
-            // It is at rest as soon as it has looked once more, for the change could come before that.
+            // It rests only after one more look, because the change could come before that.
             Some(wait) => {
                 let longest = us(wait.max_us).min(1000 * rest((now - start) / 1000));
-                // Nothing else ends it, however short the wait may be.
+                // Nothing else ends the rest, however short it is.
                 let until = (now + gap + longest).min(end(kernel, gap, start, patience));
                 kernel.poll(line, now + gap, 0, until);
             }

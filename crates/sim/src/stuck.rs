@@ -1,8 +1,8 @@
-//! # Who waits for what
+//! # The report of a run that hangs
 //!
-//! What is said of a run in which nobody can go on, or nobody gets on: of each thread where it waits, which is the
-//! kernel's to know, and what it wants and has, which is what it has said itself. For of most locks waiters poll a line
-//! of their own.
+//! It covers runs in which no thread can continue, or no thread makes progress. For each thread it says where the
+//! thread waits, which the kernel knows, and what the thread waits for and has, which the thread itself has declared.
+//! Without those declarations it would say little, because with most locks each waiter polls a line of its own.
 
 use std::fmt;
 
@@ -13,24 +13,24 @@ use crate::kernel::Kernel;
 use crate::machine::Word;
 use crate::thread::State;
 
-/// How one knows that a run hangs.
+/// How the hang was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is nothing left that could happen: a deadlock, or a wake-up that was lost.
+    /// No event is left: a deadlock or a lost wake-up.
     Deadlock,
-    /// Somebody still runs or polls, but for so long, in ns of virtual time, none has done what programs are there for.
-    /// Who polls for what never comes looks so, and so does a machine on which nobody gets to run.
+    /// Some thread still runs or polls, but for so long, in ns of virtual time, no thread has made progress. The cause
+    /// is polling for an event that never comes, or a machine on which no thread gets to run.
     NoProgress(u64),
 }
 
-/// Some threads have not returned, and never will, or not within reasonable time.
+/// The run hangs: some threads have not returned, and never will, or not within reasonable time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Which of the two.
+    /// The reason.
     pub why: Why,
-    /// When, in ns.
+    /// When, in ns of virtual time.
     pub at_ns: u64,
-    /// Of each thread what it waits for, in words.
+    /// For each thread, what it waits for, in words.
     pub threads: Vec<String>,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Something that was placed: its first byte, its length, its name.
+/// A placed object: the address of its first byte, its length, its name.
 pub(crate) type Name = (usize, usize, String);
 
-/// What all unfinished threads wait for.
+/// Describes what each unfinished thread waits for.
 pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
     let threads = kernel.threads.iter().enumerate().filter(|(_, thread)| thread.state != State::Done);
     let described = threads.map(|(tid, thread)| {
@@ -67,8 +67,8 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
             State::Asleep { address: 0, .. } => "sleeps for a time".to_owned(),
             State::Asleep { since, address } => {
                 let word: *const Word = std::ptr::with_exposed_provenance(address);
-                // SAFETY: threads sleep on words of the arena only (`Machine::park` has read it), and those are valid
-                // for ever (`arena`, invariants 1 and 2).
+                // SAFETY: threads sleep only on words of the arena (`Machine::park` has read the word), and those are
+                // valid for ever (`arena`, invariants 1 and 2).
                 let holds = unsafe { &*word }.peek();
                 format!("sleeps on {} (which holds {holds}) since {} ns", place(kernel, names, address), since / 1000)
             }
@@ -90,7 +90,7 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
     Stuck { why, at_ns: kernel.now / 1000, threads: described.collect() }
 }
 
-/// What lies at an address.
+/// Describes what lies at an address.
 fn place(kernel: &Kernel, names: &[Name], address: usize) -> String {
     let offset = address - kernel.arena.address(0);
     if offset < NODES as usize * LINE {

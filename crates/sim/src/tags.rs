@@ -1,48 +1,47 @@
-//! # What is in a cache
+//! # Cache directories
 //!
-//! A set-associative directory of lines with least-recently-used replacement. It says what fits, not what is valid: who
-//! may use a line is known to the line itself (see [`memory`](crate::memory)), so an entry may stand for a copy that
-//! was invalidated.
+//! Set-associative directories of lines with least-recently-used replacement. A directory says what fits, not what is
+//! valid: the line's own record says which core may use it (see [`memory`](crate::memory)). So an entry may stand for a
+//! copy that was invalidated.
 //!
-//! Of every access that is no hit, each level is told, and what it is told of comes in no order: so sets begin where
-//! cache lines of this computer do, and have nothing in them but numbers of lines. Who brought one in stands beside
-//! them, for caches of which that is asked.
+//! Every access that is not a hit reaches each level, in no particular order of lines. So sets start at cache lines of
+//! the host, and contain only line numbers. For shared caches, a separate list says which core brought each line in.
 
 use crate::host::{equal, prefetch};
 
 /// No line.
 const EMPTY: u32 = u32::MAX;
-/// Numbers of lines in a cache line of this computer.
+/// The number of line numbers in a cache line of the host.
 const ALIGNED: usize = 64 / size_of::<u32>();
 
-/// The directories of caches that are alike: of each core, or of each node.
+/// The directories of caches of one kind: one for each core or for each node.
 #[derive(Debug)]
 pub(crate) struct Tags {
-    /// From `first` on, cache by cache, set by set, the most recently used first.
+    /// From index `first` on: cache by cache and set by set, the most recently used line first.
     lines: Vec<u32>,
     first: usize,
-    /// Who brought them in, in the same order; empty for a cache of one core.
+    /// The cores that brought them in, in the same order; empty for a core's private cache.
     by: Vec<u8>,
-    /// Of each cache.
+    /// The number of sets of each cache.
     sets: Divisor,
     ways: usize,
-    /// From one cache to the next.
+    /// The number of entries from one cache to the next.
     entries: usize,
 }
 
-/// A line that had to go.
+/// A line that was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) line: u32,
-    /// Who had brought it in; 0 in a cache of one core.
+    /// The core that had brought it in; 0 in a core's private cache.
     pub(crate) by: u32,
 }
 
 impl Tags {
-    /// Bytes for each line of a cache.
+    /// Bytes per line of a cache.
     pub(crate) const ENTRY: u64 = (size_of::<u32>() + size_of::<u8>()) as u64;
 
-    /// So many caches that a core has for itself, each of so many lines, or of a few fewer, to make full sets.
+    /// The directories of `caches` private caches with `lines` lines each, or slightly fewer, to make full sets.
     pub(crate) fn of_cores(caches: u32, lines: u32, ways: u32) -> Self {
         let ways = ways.min(lines).max(1);
         let sets = (lines / ways).max(1);
@@ -52,15 +51,15 @@ impl Tags {
         Self { lines, first, by: Vec::new(), sets: Divisor::new(sets), ways: ways as usize, entries }
     }
 
-    /// The same for caches that several cores share. They spread neighbours over their sets, and know who brought what
-    /// in.
+    /// The same for caches that several cores share. They spread neighbouring lines over their sets, and record which
+    /// core brought each line in.
     pub(crate) fn shared(caches: u32, lines: u32, ways: u32) -> Self {
         let mut this = Self::of_cores(caches, lines, ways);
         this.by = vec![0; this.lines.len() - ALIGNED];
         this
     }
 
-    /// Where the line's set begins in that cache.
+    /// The index of the line's set in this cache.
     #[inline]
     fn set(&self, cache: u32, line: u32) -> usize {
         let set = if self.by.is_empty() {
@@ -76,7 +75,7 @@ impl Tags {
         &mut self.lines[self.first + set..][..self.ways]
     }
 
-    /// Somebody will ask for the line soon.
+    /// A hint that an access to the line comes soon.
     #[inline]
     pub(crate) fn expect(&self, cache: u32, line: u32) {
         let set = self.set(cache, line);
@@ -85,14 +84,14 @@ impl Tags {
         self.by.get(set).into_iter().for_each(prefetch);
     }
 
-    /// What would have to go if the line came in now.
+    /// The line that would be evicted if this line came in now.
     #[inline]
     pub(crate) fn next_victim(&self, cache: u32, line: u32) -> Option<u32> {
         let last = self.lines[self.first + self.set(cache, line) + self.ways - 1];
         (last != EMPTY).then_some(last)
     }
 
-    /// Whether the line is in; it has just been used.
+    /// Whether the line is in the cache. If so, it becomes the most recently used.
     #[inline]
     pub(crate) fn touch(&mut self, cache: u32, line: u32) -> bool {
         let set = self.set(cache, line);
@@ -107,7 +106,7 @@ impl Tags {
         true
     }
 
-    /// Brings a line in, in front of all others of its set; the last one goes.
+    /// Brings a line in, in front of all others of its set. Returns the line that was evicted.
     #[inline]
     pub(crate) fn insert(&mut self, cache: u32, line: u32, by: u32) -> Option<Victim> {
         let (ways, set) = (self.ways, self.set(cache, line));
@@ -121,7 +120,7 @@ impl Tags {
         (last != line && last != EMPTY).then_some(victim)
     }
 
-    /// Brings a line in. Whether it was in already.
+    /// Brings a line in. Returns whether it was there already.
     #[inline]
     pub(crate) fn keep(&mut self, cache: u32, line: u32) -> bool {
         let set = self.set(cache, line);
@@ -129,8 +128,8 @@ impl Tags {
     }
 }
 
-/// All that were in front of the line move back by one, all of them if it was not in. Where it was, or the last place;
-/// and what was there.
+/// Moves the line to the front and all entries before it back by one, or all entries if it was not there. Returns where
+/// the line was, or the last place, and the line that was at that place.
 #[inline]
 fn move_to_front(set: &mut [u32], line: u32) -> (usize, u32) {
     let last = set.len() - 1;
@@ -162,19 +161,19 @@ fn move_to_front(set: &mut [u32], line: u32) -> (usize, u32) {
     (last, moved)
 }
 
-/// Whether the line is in.
+/// Whether the line is in the set.
 #[inline]
 fn is_in(set: &[u32], line: u32) -> bool {
     let (blocks, rest) = set.as_chunks();
     blocks.iter().any(|block| equal(block, line) != 0) || rest.contains(&line)
 }
 
-/// A number by which many are divided, by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct
+/// A divisor that is used often. It divides by multiplication (Lemire, Kaser and Kurz, "Faster remainder by direct
 /// computation", 2019).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
     number: u32,
-    /// 2⁶⁴ divided by it, rounded up; 0 for 1.
+    /// 2⁶⁴ divided by the number, rounded up; 0 for 1.
     inverse: u64,
 }
 
@@ -189,7 +188,7 @@ impl Divisor {
         ((u128::from(part) * u128::from(self.number)) >> 64) as u32
     }
 
-    /// How often it goes into that number.
+    /// The quotient of the dividend and the number, rounded down.
     #[inline]
     pub(crate) fn quotient(self, dividend: u32) -> u32 {
         if self.number == 1 {

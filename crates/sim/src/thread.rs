@@ -1,6 +1,6 @@
 //! # Simulated threads and CPUs
 //!
-//! What the kernel knows of each.
+//! The kernel's record of each thread and of each CPU.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use crate::Ps;
 use crate::access::{Look, Reads};
 use crate::power::Draw;
 
-/// Names a thread, by its number.
+/// A thread's number, which names it.
 pub(crate) type Tid = u32;
 
-/// What time goes to.
+/// What a thread spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Instructions, and accesses that the core's own caches serve.
@@ -25,15 +25,15 @@ pub enum Use {
     Remote,
     /// Waiting for lines from memory.
     Memory,
-    /// Waiting until a line's server or a bus was free.
+    /// Waiting until a line's server or a bus is free.
     Queueing,
     /// Polling a word that did not change.
     Polling,
     /// Asleep.
     Parked,
-    /// System calls, waking others, context switches, a CPU that wakes up from idleness.
+    /// System calls, waking other threads, context switches, and the wake-up of an idle CPU.
     System,
-    /// Waiting for a CPU: in its queue, or while a hypervisor has taken it away.
+    /// Waiting for a CPU: in its queue, or while a hypervisor has taken the CPU away.
     Runnable,
 }
 
@@ -51,7 +51,7 @@ impl Use {
         Self::Runnable,
     ];
 
-    /// As a word.
+    /// The name, as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -66,7 +66,7 @@ impl Use {
         }
     }
 
-    /// Whether a thread that uses its time so has a CPU.
+    /// Whether a thread has a CPU while it spends its time this way.
     #[inline]
     pub fn has_cpu(self) -> bool {
         !matches!(self, Self::Parked | Self::Runnable)
@@ -76,29 +76,29 @@ impl Use {
 /// What a thread is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// On a CPU, with an event at this time that lets it go on. With what, says [`Doing`].
+    /// On a CPU, with an event at `until` that lets it continue. [`Doing`] says what it is doing.
     Busy { until: Ps },
-    /// On a CPU, polling a line since then; it looks again when the line changes. `every` is 0 if it waits for the
+    /// On a CPU, polling a line since `since`; it looks again when the line changes. `every` is 0 if it waits for the
     /// change without polling.
     Polling { line: u32, since: Ps, next: Ps, every: Ps },
-    /// Wants a CPU since then. `rest`: how much of what it was doing is left.
+    /// Waits for a CPU since `since`. `rest`: how much of its interrupted work is left.
     Ready { since: Ps, rest: Ps },
-    /// Asleep since then, on the word at this address, or for a time (0).
+    /// Asleep since `since`, on the word at this address, or only for a time (address 0).
     Asleep { since: Ps, address: usize },
-    /// Has returned.
+    /// The thread has returned.
     Done,
 }
 
-/// What a busy thread is in the middle of; or one that wants a CPU again, which it had lost then. Times rise.
+/// What a busy thread is in the middle of, or what a thread that lost its CPU was in the middle of. The times ascend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doing {
-    /// Since when; what was before is booked.
+    /// Since when. All earlier time is booked.
     pub(crate) since: Ps,
-    /// It gets its CPU until then,
+    /// The CPU switches to it until then,
     pub(crate) switched: Ps,
-    /// then waits for others until then,
+    /// then it waits for other threads until then,
     pub(crate) queued: Ps,
-    /// and then does this.
+    /// and from then on its time counts as this.
     pub(crate) usage: Use,
 }
 
@@ -114,16 +114,16 @@ pub(crate) struct Thread {
     /// Events of earlier generations are void.
     pub(crate) generation: u32,
     pub(crate) cpu: u32,
-    /// Whether it sleeps no more because its time had come.
+    /// Whether its last sleep ended by time-out.
     pub(crate) timed_out: bool,
-    /// The address that it polled or slept on last.
+    /// The address that it last polled or slept on.
     pub(crate) waited_for: usize,
-    /// The next one that polls the same line.
+    /// The next thread in the list of those that poll the same line.
     pub(crate) next_poller: Option<Tid>,
-    /// When its stores will have left the store buffer.
+    /// When each of its stores leaves the store buffer.
     pub(crate) stores: VecDeque<Ps>,
     pub(crate) reads: Reads,
-    /// What it has loaded since it began to look at many words.
+    /// The loads of its latest look, if it is scanning many words.
     pub(crate) look: Look,
     /// The line that it last waited for, and since when.
     pub(crate) last_miss: (u32, Ps),
@@ -132,12 +132,12 @@ pub(crate) struct Thread {
     pub(crate) random: u64,
     pub(crate) locals: [u32; Local::COUNT],
     pub(crate) contention: Contention,
-    /// What locks are told of it. The simulated scheduler treats all threads alike.
+    /// The priority that locks see. The simulated scheduler treats all threads alike.
     pub(crate) priority: i32,
-    /// What it says that it wants, and has, in words: for those who look at a run that hangs.
+    /// What it waits for and what it has, in its own words: for the report of a run that hangs.
     pub(crate) wants: Option<&'static str>,
     pub(crate) has: Vec<&'static str>,
-    /// Whether it does not lose its CPU when its slice is over.
+    /// Whether it keeps its CPU when its slice is over.
     pub(crate) keeps_cpu: bool,
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
@@ -176,17 +176,17 @@ impl Thread {
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
     pub(crate) current: Option<Tid>,
-    /// Those that want it.
+    /// The threads that wait for this CPU.
     pub(crate) queue: VecDeque<Tid>,
-    /// Since when `current` runs, or since when nobody does.
+    /// Since when `current` has run, or since when the CPU has been idle.
     pub(crate) since: Ps,
     /// Ends of slices of earlier generations are void.
     pub(crate) generation: u32,
-    /// Whether an end of the current slice is under way, or has come to a thread that keeps its CPU.
+    /// Whether the end of the current slice is scheduled, or has come while the thread keeps its CPU.
     pub(crate) armed: bool,
-    /// The latter.
+    /// Whether the end of the slice has come while the thread keeps its CPU.
     pub(crate) overdue: bool,
-    /// Until when `current` is on its way to this CPU, and what the CPU draws from then on.
+    /// Until when the CPU switches to `current`, and what the CPU draws from then on.
     pub(crate) switched: Ps,
     pub(crate) draw: Draw,
 }

@@ -1,5 +1,5 @@
-//! Closure locks on simulated machines: every request is run, once, alone; and what they are for: the data stay where
-//! they are.
+//! Closure locks on simulated machines. Every request runs once and alone. The purpose of these locks shows, too: the
+//! data stay in one core's cache.
 
 mod common;
 
@@ -17,7 +17,7 @@ struct Inside {
     data: Region,
     somebody: Cell<bool>,
     count: Cell<u64>,
-    /// Requests that another thread than the asking one ran.
+    /// Requests that another thread ran than the one that made them.
     for_others: Cell<u64>,
 }
 
@@ -29,7 +29,7 @@ struct Section {
     done: Cell<bool>,
 }
 
-/// One section: whoever finds somebody inside, or the count changed at the end, has found a broken lock.
+/// One section. If another thread is inside, or the count changes before the end, the lock is broken.
 ///
 /// # Safety
 /// The request is a section's.
@@ -51,10 +51,10 @@ unsafe fn section(request: *mut Request) {
     assert!(inside.somebody.replace(false));
 }
 
-/// How many requests others ran.
+/// How many requests other threads ran.
 fn torture<L: RawClosure<Sim>>(machine: &Description, threads: u32, rounds: u32) -> u64 {
     let mut machine = machine.clone();
-    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     let mut simulation = Simulation::new(&machine, Options::default());
     let lock = Rc::new(simulation.place("lock", L::new_state()));
     let (somebody, count, for_others) = Default::default();
@@ -65,7 +65,8 @@ fn torture<L: RawClosure<Sim>>(machine: &Description, threads: u32, rounds: u32)
             for _ in 0..rounds {
                 let request = Request::new(section);
                 let mut section = Section { request, inside: Rc::as_ptr(&inside), thread, done: Cell::new(false) };
-                // SAFETY: it stays here until this returns, and is not touched before; the lock outlives the run.
+                // SAFETY: the request stays here until this returns, and is not touched before; the lock outlives the
+                // run.
                 unsafe { L::run(&lock, (&raw mut section).cast()) };
                 assert!(section.done.get(), "not run");
                 compute(f64::from(Sim::random() % 1_000));

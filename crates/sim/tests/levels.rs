@@ -1,6 +1,6 @@
-//! A lock of three levels goes to the nearest waiter first: of the core, then of the NUMA node, then of another one;
-//! and to each not for too long. One that puts sleepers aside hardly waits for them. And the side blocks of all these
-//! have room for what a machine has.
+//! A lock of three levels goes to the nearest waiter: first of the core, then of the NUMA node, then of another node.
+//! It stays with each only for a limited time. A lock with a secondary queue for sleeping waiters hardly waits for
+//! them. The side blocks of all these locks have room for what a machine has.
 
 mod common;
 
@@ -14,7 +14,7 @@ use flashlock_locks::side::{MOST, Side};
 use flashlock_locks::wait::{Spin, SpinThenPark};
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
 
-/// In a core; in a NUMA node.
+/// Limits of hand-offs within a core and within a NUMA node.
 const NEAR: u32 = 5;
 const PASSES: u32 = 3;
 const TWO: Tunables = Tunables { passes: PASSES, near_passes: NEAR, ..Tunables::DEFAULT };
@@ -24,12 +24,12 @@ const ROUNDS: u32 = 100;
 /// (NUMA node, core within it)
 type Place = (u32, u32);
 
-/// In whose hands the lock was, one after the other: of so many threads on two NUMA nodes with four cores of two
-/// hardware threads. And how long it took, in ns.
+/// The places to which the lock went, in order, with so many threads on two NUMA nodes of four cores with two hardware
+/// threads each. Also how long the run took, in ns.
 fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Place>, f64) {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;
-    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
     let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
     let log = Log::new();
@@ -49,19 +49,19 @@ fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Plac
     (log.take(), outcome.ns)
 }
 
-/// In whose hands `hmcs` was.
+/// The places to which `hmcs` went.
 fn hands(tunables: &'static Tunables) -> Vec<Place> {
     let (hands, _) = hold::<Hmcs<Spin>>(16, tunables);
-    // While all of them come: at the end some have done, and their neighbours wait alone.
+    // Only while all threads compete: at the end some have finished, and their neighbours wait alone.
     hands.into_iter().take(16 * ROUNDS as usize / 2).skip(100).collect()
 }
 
-/// The lengths of the runs of one value.
+/// The lengths of the runs of equal values.
 fn runs<T: PartialEq>(values: &[T]) -> Vec<u32> {
     values.chunk_by(|a, b| a == b).map(|run| run.len() as u32).collect()
 }
 
-/// All runs but the first and the last, of which a part is missing.
+/// All runs except the first and the last, which are incomplete.
 fn whole(mut runs: Vec<u32>) -> Vec<u32> {
     runs.pop();
     runs.split_off(1)
@@ -74,7 +74,7 @@ fn three_levels_stay_in_the_core_then_in_the_node() {
     assert!(cores.len() > 20 && cores.iter().all(|&run| run == NEAR + 1), "{cores:?}");
     let nodes: Vec<u32> = hands.iter().map(|&(node, _)| node).collect();
     let nodes = whole(runs(&nodes));
-    // Each of the cores that it goes to has it for as long.
+    // Each of the cores that the lock goes to has it for the same number of hand-offs.
     assert!(nodes.len() > 5 && nodes.iter().all(|&run| run == (PASSES + 1) * (NEAR + 1)), "{nodes:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What a waiter does while a section lasts much longer than it should.
+//! How waiters behave while a section lasts much longer than it should.
 
 mod common;
 
@@ -16,8 +16,7 @@ use flashlock_locks::spin::Futex;
 use flashlock_locks::wait::Spin;
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
 
-/// How often the second of two threads sleeps while the first one holds the lock for 100 ms, each with a CPU of its
-/// own.
+/// How often the second of two threads sleeps while the first one holds the lock for 100 ms. Each has a CPU of its own.
 fn sleeps<L: RawLock<Sim>>() -> u64 {
     let machine = Description::find("2x18x2").unwrap();
     let mut simulation = Simulation::new(&machine, Options::default());
@@ -36,8 +35,8 @@ fn sleeps<L: RawLock<Sim>>() -> u64 {
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}")).voluntary_switches
 }
 
-/// It may outrank the holder and have its CPU, which then runs only while the waiter sleeps: to offer the CPU is not
-/// enough.
+/// A polling waiter might outrank the holder and occupy its CPU. Then the holder runs only while the waiter sleeps:
+/// yielding the CPU is not enough.
 #[test]
 fn nobody_polls_through_a_long_wait_unless_told_to() {
     macro_rules! all {
@@ -46,7 +45,7 @@ fn nobody_polls_through_a_long_wait_unless_told_to() {
                 const WAITS: &[&str] = &[$(stringify!($wait)),+];
                 $(
                 let lock = concat!($name, ":wait=", stringify!($wait));
-                // Locks that have no other way of waiting nap, in a long wait.
+                // Locks without another way of waiting nap during a long wait.
                 let told = stringify!($wait) == "spin" && WAITS.len() > 1;
                 assert_eq!(sleeps::<$type>() == 0, told, "{lock}");
                 )+
@@ -56,8 +55,8 @@ fn nobody_polls_through_a_long_wait_unless_told_to() {
     for_each_lock!(all);
 }
 
-/// How many sections four threads get through in two seconds on two CPUs, while four others compute there, in slices of
-/// 3 ms: who is to have the lock seldom runs.
+/// How many sections four threads complete in two seconds on two CPUs, while four others compute there, in slices of 3
+/// ms. The successor is seldom running.
 fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
     const END: u64 = 2_000_000_000;
     let mut machine = common::tiny(1, 2);
@@ -82,26 +81,26 @@ fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
     sections.get()
 }
 
-/// The lock stands still from when it is handed to who does not run until that runs. Without having learned how long
-/// that takes, `shfl` would make less than half as many sections as a lock that is never handed over.
+/// A lock that is handed to a thread that does not run is idle until that thread runs. If `shfl` did not learn how long
+/// that takes, it would complete less than half as many sections as a lock without hand-offs.
 #[test]
 fn a_lock_is_not_handed_over_more_often_than_it_is_worth() {
     let (shfl, futex) = (sections_beside_others::<Shfl>(), sections_beside_others::<Futex>());
     assert!(shfl * 4 > futex * 3, "{shfl}, and {futex} of a lock that is free for all");
 }
 
-/// What became of a lock whose waiters poll for ever.
+/// The outcome for a lock whose waiters poll for ever.
 #[derive(Debug)]
 struct Crowd {
     sections: u64,
-    /// Hand-overs after which the lock stood still for 100 µs or more.
+    /// Hand-offs after which the lock was idle for 100 µs or more.
     still: u64,
     evictions: u64,
-    /// Of the thread that had the lock least often.
+    /// The sections of the thread that had the lock least often.
     least: u64,
 }
 
-/// Eight threads on four CPUs want the lock for a tenth of a second, in slices of 3 ms.
+/// Eight threads on four CPUs compete for the lock for a tenth of a second, in slices of 3 ms.
 fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
     const END: u64 = 100_000_000;
     const STILL: u64 = 100_000;
@@ -137,8 +136,8 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
     }
 }
 
-/// `evict=1`, and `mcs-tp`: whoever has lost his CPU is passed over, and the lock goes on among those who have one.
-/// There is about a tenfold between what is compared.
+/// With `evict=1`, and with `mcs-tp`, a preempted waiter is passed over, and the running waiters get the lock. The
+/// compared numbers differ about tenfold.
 #[test]
 fn waiters_that_lost_their_cpu_are_passed_over() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };

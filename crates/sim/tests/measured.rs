@@ -1,4 +1,4 @@
-//! Only a part of a run is measured, and the run is the same as without.
+//! Measuring only a part of a run, which does not change the run.
 
 mod common;
 
@@ -13,7 +13,7 @@ use flashlock_sim::{Description, Outcome, Region, Sim, Use, Word, compute, delay
 
 const US: u64 = 1_000;
 
-/// Of a part of a run, what two threads spend their time with: one computes and touches memory, one waits.
+/// How two threads spend their time in a part of a run: one computes and touches memory, the other waits.
 fn run(part: Option<(u64, u64)>) -> Outcome {
     let mut simulation = simulation(&tiny(2, 1));
     let word = Rc::new(simulation.place("word", Word::new(0)));
@@ -62,9 +62,9 @@ fn parts_add_up() {
 fn what_comes_before_and_after_is_left_out() {
     let (whole, part) = (run(None), run(Some((30, 90))));
     assert_eq!((part.ns, part.events), (whole.ns, whole.events), "nothing else happens");
-    // The one is in the middle of its delay, which is computing. The other sleeps until 20 + 50 us after the 1 at which
-    // it began, needs another one to get its CPU, which is idle, and polls then, with some loads, of which memory
-    // serves one.
+    // The first thread is in the middle of its delay, which counts as computing. The second starts at 1 us, sleeps for
+    // 20 + 50 us, needs another 1 us to get its CPU, which is idle, and then polls, with a few loads, one of which
+    // memory serves.
     let (computed, polled) = (spent(&part, Use::Compute), spent(&part, Use::Polling));
     assert!((60e3..60.1e3).contains(&computed) && (17e3..18e3).contains(&polled), "{part:?}");
     assert_eq!([Use::Parked, Use::System, Use::Runnable].map(|usage| spent(&part, usage)), [41e3, 1e3, 0.0]);
@@ -73,7 +73,7 @@ fn what_comes_before_and_after_is_left_out() {
     assert_eq!(run(Some((500, 600))).times, [0.0; Use::ALL.len()], "it is over");
 }
 
-/// Whether others act before it is over or not.
+/// Whether or not other threads act before it is over.
 #[test]
 fn an_action_is_one_step() {
     let steps = |threads: u32| {
@@ -83,12 +83,12 @@ fn an_action_is_one_step() {
         }
         simulation.run().unwrap().events
     };
-    // Getting the CPU is one, too. Threads with CPUs of their own have all their events at the same times.
+    // Getting the CPU is a step, too. Threads with CPUs of their own have all their events at the same times.
     assert_eq!([1, 2, 4].map(steps), [51, 102, 204]);
 }
 
-/// What CPUs do that are away half of the time, each in its turn of 200 us: one computes, one waits for it, polling.
-/// Each part of it.
+/// CPUs that are away half of the time, in turns of 200 us. One thread computes; the other waits for it and polls. The
+/// parts of the run are checked, too.
 #[test]
 fn who_has_a_cpu_that_is_away_waits_for_it() {
     let run = |part: Option<(u64, u64)>| {
@@ -117,16 +117,17 @@ fn who_has_a_cpu_that_is_away_waits_for_it() {
         let (found, length) = (run(Some(part)).0, (part.1 - part.0) as f64 * 1e3);
         assert!((found.times.iter().sum::<f64>() - 2.0 * length).abs() < 1e-3, "{part:?}: {found:?}");
         let away = spent(&found, Use::Runnable);
-        // One is away when the other runs.
+        // Each CPU is away while the other runs.
         assert!((away - length).abs() < 1.0, "{part:?}: {away}");
-        // 2x18x2: 3 W for one that computes, and 2 for one that polls, who looks now and then.
+        // 2x18x2: 3 W for a thread that computes, and 2 W for a thread that polls and looks from time to time.
         let busy = length - spent(&found, Use::Polling);
         let expected = 3.0 * busy + 2.0 * spent(&found, Use::Polling);
         assert!((found.joules * 1e9 - expected).abs() < 0.01 * expected, "{part:?}: {found:?}");
     }
 }
 
-/// In watts above idle, of this many cores with two hardware threads, and what each thread does for a millisecond.
+/// The power in watts above idle of this many cores with two hardware threads each. `threads`: what each thread does
+/// for a millisecond.
 fn watts(cores: u32, threads: &[fn(&Word)]) -> f64 {
     let machine = Description { umwait: Some(Umwait { wake_ns: 500.0, max_us: 1e6, wait_w: 0.5 }), ..tiny(cores, 2) };
     let mut simulation = simulation(&machine);

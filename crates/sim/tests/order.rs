@@ -1,4 +1,4 @@
-//! In what order things happen, what threads see of each other's stores, and what is said of those who wait for ever.
+//! The order of events, how threads see each other's stores, and the reports about threads that wait for ever.
 
 mod common;
 
@@ -20,14 +20,14 @@ fn word(simulation: &mut Simulation, name: &str) -> Rc<Placed<Word>> {
     Rc::new(simulation.place(name, Word::new(0)))
 }
 
-/// Two nodes, whose caches hold little and are quickly made.
+/// Two nodes with small caches, which are made quickly.
 fn two_nodes() -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.cache.llc.kib = 640;
     machine
 }
 
-/// Times that look random, in ns, up to `most`.
+/// Pseudo-random times in ns, up to `most`.
 fn times(seed: u64, most: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -94,7 +94,7 @@ fn who_sees_the_flag_sees_the_data() {
         let mut time = times(seed + 1, 500);
         let (sooner, later) = (time(), time());
         simulation.spawn(move || {
-            // The flag's line is near; the data's is the other one's, and takes longer.
+            // The flag's line is near. The other thread has the data's line, so its store takes longer.
             flag.load(Relaxed);
             compute(sooner);
             data.store(1, Relaxed);
@@ -122,14 +122,14 @@ fn a_store_is_not_seen_before_earlier_ones_are() {
         flag.store(0, Relaxed);
         compute(10e3);
         stores.write(now());
-        data.store(1, Relaxed); // The other one has it, in another node.
-        flag.store(1, Release); // Ours.
+        data.store(1, Relaxed); // The other thread has the line, in another node.
+        flag.store(1, Release); // This thread has the line.
         stores.write(now());
     });
     simulation.spawn(move || {
         their_data.store(0, Relaxed);
         compute(10_020.0);
-        // The first core has the line for itself, so this one is a plain transfer; but it has to wait for the data.
+        // The first core owns the line, so this is a plain transfer, but it has to wait for the data.
         their_flag.load(Acquire);
         loads.write(now());
     });
@@ -141,7 +141,7 @@ fn a_store_is_not_seen_before_earlier_ones_are() {
     assert!(times[2] - times[0] >= both, "the data comes to one, then the flag to the other: {times:?}");
 }
 
-/// Both raise a flag, then look at the other one's: how often neither saw the other.
+/// Both threads raise a flag, then look at the other's flag. Returns how often neither saw the other's.
 fn dekker(raise: fn(&Word)) -> u32 {
     let mut neither = 0;
     for seed in 0..200 {
@@ -198,7 +198,7 @@ fn loads_that_nothing_depends_on_are_under_way_together() {
     let (data, theirs) = (Region::new(4_096), log.clone());
     simulation.spawn(move || {
         for (first, read) in [(0, Region::read as fn(&Region, u32)), (32, |data, line| data.read_ahead([line]))] {
-            // From memory, each on a page that is not known yet.
+            // From memory, each on a page that is not in the TLB.
             let before = now();
             (first..first + 32).for_each(|line| read(&data, line * 64));
             theirs.write(now() - before);
@@ -210,7 +210,7 @@ fn loads_that_nothing_depends_on_are_under_way_together() {
     assert!(times[1].abs_diff(32 * (96 + 15) / 4) <= 32, "four at once: {times:?}");
 }
 
-/// Somebody who names many lines at once does not act in between; all that happens is the same.
+/// A thread that names many lines at once does not act in between; all else is the same.
 #[test]
 fn lines_named_at_once_are_loaded_one_after_the_other() {
     let run = |at_once: bool| {
@@ -218,7 +218,7 @@ fn lines_named_at_once_are_loaded_one_after_the_other() {
         (machine.scheduler.slice_us, machine.cache.llc.kib) = (20.0, 640);
         let (mut simulation, log) = (simulation(&machine), Log::new());
         let data = Rc::new(Region::new(40_000));
-        // More than there are CPUs.
+        // More threads than CPUs.
         for thread in 0..24_u32 {
             let (data, log) = (Rc::clone(&data), log.clone());
             simulation.spawn(move || {
@@ -244,7 +244,8 @@ fn lines_named_at_once_are_loaded_one_after_the_other() {
 
 // ------------------------------------------------------------------------------------------------- waiting for ever
 
-/// Why a run hangs is part of each: sleepers can never go on, who polls only makes no progress.
+/// The tests check the reason, too: threads that all sleep are a deadlock, but a thread that polls only makes no
+/// progress.
 const POLLED: Why = Why::NoProgress(10_000_000_000);
 
 fn stuck(simulation: &mut Simulation, why: Why) -> Vec<String> {
@@ -263,7 +264,7 @@ fn a_lost_wake_up_is_reported() {
     simulation.spawn(move || _ = Sim::park(&flag, 0, None));
     simulation.spawn(move || {
         compute(10e3);
-        same.store(7, Release); // And nobody is woken.
+        same.store(7, Release); // And no thread is woken.
     });
     let threads = stuck(&mut simulation, Why::Deadlock);
     assert_eq!(threads.len(), 1);
@@ -304,7 +305,7 @@ fn who_polls_for_ever_is_reported() {
 
 #[test]
 fn a_long_program_does_not_hang() {
-    // Longer than what passes for a hang, while another thread's events go on.
+    // Longer than the limit for a hang, while another thread has events.
     for long in [compute, delay, nap] {
         let mut simulation = simulation(&tiny(2, 1));
         simulation.spawn(move || long(25e9));

@@ -1,4 +1,5 @@
-//! What each admission policy is for, on a simulated machine: who follows whom, who sleeps, who waits.
+//! The effect of each admission policy, on a simulated machine: which waiter comes next, which sleep, how long they
+//! wait.
 
 mod common;
 
@@ -22,18 +23,18 @@ use flashlock_sim::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Turn {
     thread: u32,
-    /// The last-level cache.
+    /// The number of its last-level cache.
     cache: u32,
     /// How long it waited, in ns.
     waited: u64,
 }
 
-/// What is done with one lock.
+/// How threads use one lock.
 #[derive(Clone, Copy)]
 struct Load {
     threads: u32,
     rounds: u32,
-    /// In the section and outside, in ns.
+    /// The length of the section and the time outside, in ns.
     section: f64,
     outside: f64,
     priority: fn(u32) -> i32,
@@ -41,7 +42,7 @@ struct Load {
 
 const LOAD: Load = Load { threads: 16, rounds: 200, section: 300.0, outside: 500.0, priority: |_| 0 };
 
-/// The tunables with that policy, and with groups of so many.
+/// The tunables with this policy, and with groups of `shuffles`.
 fn tunables(policy: &str, shuffles: u32) -> &'static Tunables {
     let policy = OptionId::Policy.info().parse(policy).expect("a policy");
     Box::leak(Box::new(Tunables { policy, max_shuffles: shuffles, ..Tunables::DEFAULT }))
@@ -75,11 +76,11 @@ fn run<L: RawLock<Sim>>(machine: &Description, tunables: &'static Tunables, load
     let outcome = simulation.run().expect("it ends");
     let history = log.take();
     assert_eq!(history.len() as u32, load.threads * load.rounds);
-    // The end, when some have done all their rounds, says little.
+    // Without the end, when some threads have done all their rounds.
     (history[..history.len() / 2].to_vec(), outcome)
 }
 
-/// How many distinct threads there are in each 100 turns, on average (LWSS).
+/// The number of distinct threads in each 100 turns, on average (LWSS).
 fn circulating(history: &[Turn]) -> f64 {
     let windows = history.chunks_exact(100).map(|window| {
         let threads: BTreeMap<u32, ()> = window.iter().map(|turn| (turn.thread, ())).collect();
@@ -88,20 +89,20 @@ fn circulating(history: &[Turn]) -> f64 {
     windows.clone().sum::<usize>() as f64 / windows.count() as f64
 }
 
-/// Of the turns that followed one on another cache, and of the distance that the lock went: the averages.
+/// Averages: the share of turns that followed a turn on another cache, and the distance that the lock moved.
 fn travelled(machine: &Description, history: &[Turn]) -> (f64, f64) {
     let steps = || history.windows(2).map(|pair| machine.distance(pair[0].cache, pair[1].cache));
     let moved = steps().filter(|distance| *distance > 0).count() as f64;
     (moved / steps().count() as f64, f64::from(steps().sum::<u32>()) / moved.max(1.0))
 }
 
-/// For how long that thread waited on average, in ns.
+/// How long this thread waited on average, in ns.
 fn waits(history: &[Turn], thread: u32) -> f64 {
     let waits: Vec<u64> = history.iter().filter(|turn| turn.thread == thread).map(|turn| turn.waited).collect();
     waits.iter().sum::<u64>() as f64 / waits.len() as f64
 }
 
-/// Two packages, shown as NUMA nodes, of two last-level caches each.
+/// Two packages, shown as NUMA nodes, each with two last-level caches.
 fn two_caches_a_node() -> Description {
     let mut machine = Description::find("2x128x2").unwrap();
     let shape = &mut machine.topology;
@@ -127,7 +128,7 @@ fn the_lock_stays_in_a_cache_by_llc_and_in_a_node_by_numa() {
 
 #[test]
 fn by_levels_the_lock_goes_to_the_nearest() {
-    // Eight nodes, of which each has three nearer ones and four farther ones.
+    // Eight nodes, each with three nearer and four farther nodes.
     let mut machine = Description::find("8x24").unwrap();
     machine.topology.cores_per_node = 4;
     let load = Load { threads: 32, section: 1_000.0, ..LOAD };
@@ -159,9 +160,9 @@ fn under_restriction_few_threads_circulate_and_everybody_is_served() {
     let ((few, restricted), (all, free)) = (of("cr", 64), of("none", 64));
     assert!(circulating(&few) < 10.0 && circulating(&all) > 14.0, "{} {}", circulating(&few), circulating(&all));
     assert!(restricted.voluntary_switches * 3 < free.voluntary_switches);
-    // No slower for that.
+    // It is no slower.
     assert!(restricted.ns < 1.1 * free.ns, "{} {}", restricted.ns, free.ns);
-    // A closed group lets the eldest in: the smaller it is, the more even.
+    // A closed group lets the eldest waiter in: the smaller the group, the fairer.
     let least = |shuffles| {
         let history = of("cr", shuffles).0;
         (0..LONG.threads).map(|thread| history.iter().filter(|turn| turn.thread == thread).count()).min()

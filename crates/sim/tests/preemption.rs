@@ -1,4 +1,4 @@
-//! Threads that keep their CPU, as kernels' threads do around a spin lock, where more threads than CPUs want to run.
+//! Threads that keep their CPU, as kernel threads do while they hold a spin lock, with more threads than CPUs.
 
 mod common;
 
@@ -37,11 +37,11 @@ fn the_end_of_a_slice_waits_until_preemption_is_enabled() {
         let outcome = simulation.run().unwrap();
         let times = log.take();
         if keeps {
-            // A switch and 250 us; the other one has the CPU after one more, and what it leaves comes after a third.
+            // A switch and 250 us. The second thread runs after another switch, and what it leaves comes after a third.
             assert_eq!(times, [251 * US, 252 * US, 253 * US]);
             assert_eq!(outcome.involuntary_switches, 1);
         } else {
-            // After its slice of 100 us the other one runs, and returns at once.
+            // After the first thread's slice of 100 us, the second one runs, and returns at once.
             assert_eq!(times, [101 * US, 253 * US, 253 * US]);
         }
     }
@@ -54,7 +54,7 @@ fn who_keeps_its_cpu_does_not_offer_it_but_may_sleep() {
     let (theirs, other, same) = (log.clone(), log.clone(), Rc::clone(&word));
     simulation.spawn(move || {
         disable_preemption();
-        // Whoever polls for so long offers its CPU otherwise.
+        // A thread that polls for so long would otherwise yield its CPU.
         let until = Sim::sooner(5_000, None);
         assert_eq!(Sim::spin_until(&**word, Relaxed, Patience::Until(until), |seen| seen == 1), None);
         theirs.write("polled");
@@ -95,13 +95,13 @@ fn those_who_wait_for_a_kept_cpu_go_to_an_idle_one() {
     assert_eq!((cpus.len(), cpus[0]), (2, cpus[1]), "the other one serves both");
 }
 
-/// Twelve threads on four CPUs want a lock. How often one began to want it on the CPU of another one that had it or
-/// waited for it, and what the run took.
+/// Twelve threads on four CPUs compete for a lock. Returns how often a thread began to acquire it on a CPU whose
+/// previous thread held it or waited for it, and the outcome of the run.
 fn contended(keeps: bool) -> (u32, Outcome) {
     let mut simulation = simulation(&tiny(4, 1));
     let lock = Rc::new(simulation.place("lock", (Word::new(0), <Mcs<Spin> as RawLock<Sim>>::new_queue())));
     let lost = Rc::new(Cell::new(0));
-    // What each CPU's thread is in the middle of.
+    // By CPU: the thread that holds the lock or waits for it.
     let inside: Rc<[Cell<Option<u32>>; 4]> = Rc::default();
     for _ in 0..12 {
         let (lock, lost, inside) = (Rc::clone(&lock), Rc::clone(&lost), Rc::clone(&inside));

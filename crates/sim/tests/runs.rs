@@ -21,7 +21,7 @@ struct Lock<L: RawLock<Sim>> {
     queue: L::Queue,
 }
 
-/// What only exclusion protects.
+/// Data that only mutual exclusion protects.
 #[derive(Default)]
 struct Inside {
     somebody: Cell<bool>,
@@ -30,7 +30,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// One section: whoever finds somebody inside, or the count changed at the end, has found a broken lock.
+    /// One section. If another thread is inside, or the count changes before the end, the lock is broken.
     fn enter(&self, data: &Region, work: impl FnOnce()) {
         self.broken.set(self.broken.get() | self.somebody.replace(true));
         let count = self.count.get();
@@ -48,15 +48,15 @@ struct Torture {
     threads: u32,
     rounds: u32,
     seed: u64,
-    /// Short ones make for preemptions.
+    /// Short slices cause preemptions.
     slice_us: f64,
 }
 
-/// What a torture has seen.
+/// The outcome of a torture.
 #[derive(Debug, PartialEq)]
 struct Seen {
     outcome: Outcome,
-    /// Acquisitions, those that gave up, and sections that were counted.
+    /// Acquisitions, time-outs, and counted sections.
     acquired: u64,
     gave_up: u64,
     counted: u64,
@@ -67,7 +67,7 @@ impl Torture {
     fn run<L: RawLock<Sim>>(self, machine: &Description) -> Seen {
         let mut machine = machine.clone();
         machine.scheduler.slice_us = self.slice_us;
-        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
         let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
@@ -95,7 +95,7 @@ impl Torture {
     }
 }
 
-/// Mostly waits; sometimes not for long, or not at all.
+/// Mostly a plain acquisition; sometimes a short timed one, or only an attempt.
 fn acquire<L: RawLock<Sim>>(lock: &Lock<L>) -> bool {
     match Sim::random() % 8 {
         0 => L::try_lock(&lock.word, &lock.queue),
@@ -110,7 +110,7 @@ fn acquire<L: RawLock<Sim>>(lock: &Lock<L>) -> bool {
     }
 }
 
-/// Mostly short; sometimes long enough for waiters to go to sleep, sometimes asleep itself.
+/// Mostly short; sometimes long enough for waiters to fall asleep; sometimes the holder itself sleeps.
 fn section() {
     match Sim::random() % 64 {
         0 => nap(1_000.0),
@@ -131,7 +131,7 @@ fn for_all(mut act: impl FnMut(&str, Run)) {
     for_each_lock!(all);
 }
 
-/// Fewer where the code is not optimised.
+/// Fewer in builds without optimisation.
 const fn rounds(rounds: u32) -> u32 {
     if cfg!(debug_assertions) { rounds.div_ceil(16) } else { rounds }
 }
@@ -144,8 +144,8 @@ fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
     assert_eq!(seen.acquired + seen.gave_up, u64::from(torture.threads * torture.rounds), "{what}");
 }
 
-/// Every lock on every machine with `FLASHLOCK_FULL=1`. Else on one machine every third of them, on the next one the
-/// next ones: they are the same code with other numbers.
+/// Every lock on every machine with `FLASHLOCK_FULL=1`. Otherwise every third lock on one machine, and the next third
+/// on the next machine: the machines run the same code with other numbers.
 fn torture_with(threads: impl Fn(u32) -> u32, all_rounds: u32, slice_us: f64) {
     let step = if std::env::var_os("FLASHLOCK_FULL").is_some() { 1 } else { 3 };
     for (at, machine) in Description::names().enumerate() {
@@ -205,7 +205,7 @@ fn all_locks_exclude_and_end_where_a_hypervisor_takes_cpus_away_and_where_waiter
 
 #[test]
 fn a_hypervisor_and_rest_make_other_runs() {
-    // Or the torture above would be one of plain machines.
+    // Otherwise, the torture above would only cover plain machines.
     let mut plain = taken_away();
     plain.hypervisor = None;
     let run =
@@ -217,7 +217,7 @@ fn a_hypervisor_and_rest_make_other_runs() {
 
 #[test]
 fn some_give_up() {
-    // Or the tortures above would not say much of timed acquisitions.
+    // Otherwise, the tortures above would say little about timed acquisitions.
     let machine = Description::find("2x18x2").unwrap();
     for_all(|lock, run| {
         let seen = run(Torture { threads: 40, rounds: 10, seed: 1, slice_us: 50.0 }, &machine);
@@ -229,7 +229,7 @@ fn some_give_up() {
 fn a_lock_that_does_not_exclude_is_caught() {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;
-    // One acquisition in 10,000 slips.
+    // One acquisition in 10,000 is let in wrongly.
     let caught =
         (0..40).any(|seed| Torture { threads: 16, rounds: 200, seed, slice_us: 50.0 }.run::<Busted>(&machine).broken);
     assert!(caught);

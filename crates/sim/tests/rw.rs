@@ -13,13 +13,13 @@ use flashlock_locks::machine::Machine;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 
-/// What only exclusion protects.
+/// Data that only mutual exclusion protects.
 #[derive(Default)]
 struct Inside {
     readers: Cell<u32>,
     writers: Cell<u32>,
     writes: Cell<u64>,
-    /// The most readers there were at once.
+    /// The highest number of concurrent readers.
     most: Cell<u32>,
     broken: Cell<bool>,
 }
@@ -46,7 +46,7 @@ impl Inside {
     }
 }
 
-/// Mostly short; sometimes long enough for waiters to go to sleep, sometimes asleep itself.
+/// Mostly short; sometimes long enough for waiters to fall asleep; sometimes the holder itself sleeps.
 fn section() {
     match Sim::random() % 64 {
         0 => nap(1_000.0),
@@ -62,7 +62,7 @@ struct Torture {
     seed: u64,
 }
 
-/// What a torture has seen.
+/// The outcome of a torture.
 #[derive(Debug, PartialEq)]
 struct Seen {
     outcome: Outcome,
@@ -73,7 +73,7 @@ struct Seen {
     broken: bool,
 }
 
-/// One acquisition of either kind, which may give up, and its section. (reads, writes)
+/// One read or write acquisition, which may time out, and its section. Returns (reads, writes).
 fn round<L: RawRwLock<Sim>>(lock: &L::State, inside: &Inside, data: &Region) -> (u64, u64) {
     let timed = Sim::random().is_multiple_of(4);
     let until = timed.then(|| Sim::sooner(Sim::random() % 100, None));
@@ -100,7 +100,7 @@ impl Torture {
     fn run<L: RawRwLock<Sim>>(self, machine: &Description) -> Seen {
         let mut machine = machine.clone();
         machine.scheduler.slice_us = 100.0;
-        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+        machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
         let lock = Rc::new(simulation.place("lock", L::new_state()));
@@ -146,7 +146,7 @@ fn for_all(mut act: impl FnMut(&str, Run)) {
     for_each_rw_lock!(all);
 }
 
-/// So many rounds of all threads together; fewer where the code is not optimised.
+/// The rounds of each thread, of so many rounds in all; fewer in builds without optimisation.
 const fn rounds(all: u32, threads: u32) -> u32 {
     all.div_ceil(if cfg!(debug_assertions) { 8 * threads } else { threads })
 }
@@ -197,7 +197,8 @@ fn every_seed_excludes_and_gives_the_same_run_again() {
     for (machine, threads) in [("2x18x2", 16), ("2x18x2", 100), ("8x24", 40)] {
         let machine = Description::find(machine).expect("a machine of ours");
         for_all(|lock, run| {
-            // Polling for ever, more threads than CPUs take turns by the slice: once, above, is enough of that.
+            // If waiters poll for ever, surplus threads take turns by the slice: the test above covers that once, which
+            // is enough.
             if !lock.ends_with(":wait=spin") || threads <= machine.cpus() {
                 several_seeds(lock, run, &machine, threads);
             }
@@ -212,7 +213,7 @@ fn a_broken_lock_is_caught() {
     assert!(caught, "a lock that admits one too many in 10,000 is not noticed");
 }
 
-/// A writer among readers that never leave the lock empty gets in.
+/// A writer gets in among readers that never leave the lock empty.
 #[test]
 fn writers_do_not_starve() {
     use flashlock_locks::rw::ShflRw;

@@ -1,4 +1,4 @@
-//! Who runs where, and for how long, against times that were computed by hand.
+//! Which thread runs on which CPU, and for how long, against times that were computed by hand.
 
 mod common;
 
@@ -15,7 +15,7 @@ use flashlock_sim::{Description, Placed, Sim, Simulation, Word, compute, nap, no
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// How long it takes.
+/// How long `act` takes, in ns.
 fn timed(act: impl FnOnce()) -> u64 {
     let before = now();
     act();
@@ -30,7 +30,7 @@ fn word(simulation: &mut Simulation) -> Rc<Placed<Word>> {
     Rc::new(simulation.place("word", Word::new(0)))
 }
 
-/// How long computing for a millisecond takes each of so many threads that begin at once.
+/// How long a millisecond of computing takes each of so many threads that start at once.
 fn a_millisecond(machine: &Description, threads: u32) -> Vec<u64> {
     let (mut simulation, log) = (simulation(machine), Log::new());
     for _ in 0..threads {
@@ -50,15 +50,15 @@ fn two_threads_on_one_cpu_take_turns() {
         simulation.spawn(|| compute(1e6));
     }
     let outcome = simulation.run().unwrap();
-    // Of each 100 us, 99 are left after the switch: ten slices each make 990 us of work by 2,000. Then the first one
-    // needs a switch and 10, and so does the second one.
+    // Of each 100 us, 99 are left after the switch: ten slices each make 990 us of work by 2,000 us. Then the first
+    // thread needs a switch and 10 us, and so does the second one.
     assert_eq!(outcome.ns, 2_022_000.0);
     assert_eq!((outcome.involuntary_switches, outcome.voluntary_switches), (20, 0));
 }
 
 #[test]
 fn who_is_woken_waits_for_a_third_of_a_slice() {
-    // The waker has run for so long when it wakes the other one.
+    // `ran`: how long the waker has run when it wakes the other thread.
     for (ran, waits) in [(10e3, 33_333), (60e3, 61_500)] {
         let (mut simulation, log) = (simulation(&tiny(1, 1)), Log::new());
         let (word, sleeper, waker) = (word(&mut simulation), log.clone(), log.clone());
@@ -75,7 +75,7 @@ fn who_is_woken_waits_for_a_third_of_a_slice() {
         });
         simulation.run().unwrap();
         let [began, woken] = log.take()[..] else { panic!() };
-        // A third of a slice, as both begin with a switch. Or, if that is over, at once: 0.5 us into the system, and a
+        // A third of a slice, as both begin with a switch. If that is over, at once: 0.5 us into the system, and a
         // switch.
         assert!((woken - began).abs_diff(waits) <= 1, "{ran}: {}", woken - began);
     }
@@ -107,7 +107,7 @@ fn a_holder_loses_its_cpu_and_keeps_its_lock() {
         compute(1e6);
     });
     simulation.run().unwrap();
-    // Its own 150 us, the other one's slice, and the way back.
+    // Its own 150 us, the other thread's slice, and the switches.
     assert_eq!(log.take(), [("acquired", 0), ("section", 251 * US)]);
 }
 
@@ -156,7 +156,7 @@ fn who_is_woken_goes_to_an_idle_cpu_that_takes_time_to_wake_up() {
     simulation.run().unwrap();
     let [("ends", idle, _), ("wakes", _, from), ("woken", cpu, at)] = log.take()[..] else { panic!() };
     assert_eq!(cpu, idle);
-    // The way into the system; the CPU was idle for 1 ms; a switch.
+    // Entering the system; the wake-up of a CPU that was idle for 1 ms; a switch.
     assert_eq!(at - from, 500 + 15 * US + US);
 }
 
@@ -192,7 +192,7 @@ fn a_whole_idle_core_comes_before_half_of_one() {
 #[test]
 fn a_cpu_with_nothing_to_do_takes_from_the_longest_queue() {
     let (mut simulation, log) = (simulation(&tiny(3, 1)), Log::new());
-    // Two wait for a, one for b; c is done at 1 + 10 + 1 + 10 us.
+    // Two wait for a, one for b; c is done after 1 + 10 + 1 + 10 us.
     for (thread, time) in [1e6, 1e6, 10e3, 1e6, 1e6, 10e3, 10e3].into_iter().enumerate() {
         let log = log.clone();
         simulation.spawn(move || {
@@ -214,7 +214,7 @@ fn who_waits_for_a_cpu_goes_to_an_idle_one_of_another_node_in_the_end() {
     let (mut simulation, log) = (simulation(&machine), Log::new());
     let (word, sleeper, written) = (word(&mut simulation), log.clone(), log.clone());
     let same = Rc::clone(&word);
-    // The first and the last one begin on the same CPU; the other CPU is idle soon, and before anybody waits.
+    // The first and the last thread start on the same CPU. The other CPU is soon idle, before any thread waits.
     simulation.spawn(move || {
         Sim::park(&word, 0, None);
         sleeper.write((thread_cpu(), now()));
@@ -228,7 +228,7 @@ fn who_waits_for_a_cpu_goes_to_an_idle_one_of_another_node_in_the_end() {
     let outcome = simulation.run().unwrap();
     let [(waker, began), (woken, ran)] = written.take()[..] else { panic!() };
     assert_ne!(waker, woken);
-    // A third of a slice after its beginning, which was a switch before; and a switch there.
+    // A third of a slice after the waker's start, which had a switch before it; and a switch on the new CPU.
     assert!((ran - began).abs_diff(33_333) <= 1, "{}", ran - began);
     assert_eq!(outcome.involuntary_switches, 0, "nobody had to make room");
 }
@@ -348,7 +348,7 @@ fn a_timed_park_ends_at_its_time_or_when_woken() {
         let (result, after) = (Sim::park(&word, 0, Some(at(9 * MS))), now());
         assert!((2 * MS..3 * MS).contains(&after), "{after}");
         theirs.write((result, 0));
-        // The timer of a sleep that is over does nothing to the next one.
+        // The timer of a finished sleep does not affect the next one.
         theirs.write((Sim::park(&word, 0, Some(at(20 * MS))), now()));
     });
     simulation.spawn(move || {

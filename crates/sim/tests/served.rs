@@ -1,5 +1,5 @@
-//! Servers on simulated machines: every section is run, once, alone; an idle server costs nothing; and what servers are
-//! for: the data stay with them.
+//! Servers on simulated machines. Every section runs once and alone, and an idle server costs nothing. The purpose of
+//! servers shows, too: the data stay in their caches.
 
 mod common;
 
@@ -18,7 +18,7 @@ struct Inside {
     count: Cell<u64>,
 }
 
-/// Threads with a client part each, served by so many servers; all have returned.
+/// Threads with one `client` program each, served by so many servers. Asserts that all return.
 fn run<S: WaitPolicy>(
     machine: &Description,
     (threads, servers): (u32, u32),
@@ -46,11 +46,11 @@ fn run<S: WaitPolicy>(
     (outcome, servers.served())
 }
 
-/// Threads use three locks of two servers; whoever finds somebody inside, or the count changed at the end, has found a
-/// broken lock.
+/// Threads use three locks of two servers. If another thread is inside, or the count changes before the end, the lock
+/// is broken.
 fn torture<W: WaitPolicy, S: WaitPolicy>(machine: &Description, threads: u32, rounds: u32) {
     let mut machine = machine.clone();
-    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     let locks = Rc::new([1, 2, 1].map(|server| {
         let inside = Inside { somebody: Cell::new(false), count: Cell::new(0) };
         (Servers::lock(server), inside)
@@ -98,8 +98,8 @@ fn servers_run_every_section_once_and_alone() {
     }
 }
 
-/// One section of each client, at a time when there is nothing else to do; then nothing for so many ms. How many steps
-/// that took.
+/// Each client runs one section at a time when the server is idle, then nothing for so many ms. Returns the number of
+/// steps.
 fn idle(threads: u32, ms: u32) -> u64 {
     let machine = Description::find("opteron-6172").unwrap();
     let lock = Rc::new(Servers::lock(1));
@@ -115,14 +115,13 @@ fn idle(threads: u32, ms: u32) -> u64 {
 fn an_idle_server_costs_no_step_for_each_slot() {
     for threads in [2, 47] {
         let (short, long) = (idle(threads, 10), idle(threads, 1_010));
-        // It looks once in a ms whether somebody wants its CPU.
+        // The server looks once per ms whether another thread waits for its CPU.
         let a_ms = (long - short) / 1_000;
         assert!(a_ms <= u64::from(threads) + 12, "{a_ms} steps in a ms with {threads} clients");
     }
 }
 
-/// How long a request takes from end to end, in the mean, where a server has so many other clients, which do nothing;
-/// in ns.
+/// The mean time of a request from end to end, in ns, if the server has so many other clients that do nothing.
 fn latency(others: u32) -> u64 {
     let machine = Description::find("opteron-6172").unwrap();
     let lock = Rc::new(Servers::lock(1));
@@ -130,7 +129,7 @@ fn latency(others: u32) -> u64 {
     let same = Rc::clone(&all);
     const ROUNDS: u64 = 200;
     run::<Spin>(&machine, (others + 1, 1), move |thread, servers| {
-        // All keep their numbers.
+        // All threads keep their client numbers.
         servers.run::<Spin>(&lock, &mut || ());
         if thread < others {
             return;
@@ -140,22 +139,22 @@ fn latency(others: u32) -> u64 {
             let begin = now();
             servers.run::<Spin>(&lock, &mut || ());
             same.set(same.get() + now() - begin);
-            // Long enough that the server has scanned once in vain.
+            // Long enough for the server to have scanned once in vain.
             delay(f64::from(2_000 + Sim::random() % 1_000));
         }
     });
     all.get() / ROUNDS
 }
 
-/// A request waits until the scan comes to its line, though the scan is not simulated: 1.4 ns for each of the others,
-/// which is 320 in the mean. (Some of that passes while the request is still on its way.)
+/// A request waits until the scan reaches its line, though the scan is not simulated: 1.4 ns for each of the others,
+/// 320 ns on average. (Some of that passes while the request is still on its way.)
 #[test]
 fn a_request_waits_for_the_scan() {
     let (few, many) = (latency(1), latency(460));
     assert!((200..350).contains(&(many - few)), "{few} and {many}");
 }
 
-/// How often the threads of clients whose sections take so long, in ns, and of a server gave up their CPUs.
+/// How often the threads of clients and of a server gave up their CPUs. `section`: the length of a section in ns.
 fn sleeps<W: WaitPolicy, S: WaitPolicy>(section: f64) -> u64 {
     let machine = Description::find("opteron-6172").unwrap();
     let lock = Rc::new(Servers::lock(1));
@@ -167,7 +166,7 @@ fn sleeps<W: WaitPolicy, S: WaitPolicy>(section: f64) -> u64 {
 
 #[test]
 fn who_has_a_cpu_stays_awake_for_longer_than_its_budget() {
-    // A budget is some 10 µs; four sections of 100 are more, and less than the 10 ms after which it sleeps.
+    // A budget is some 10 µs; four sections of 100 µs are more, but less than the 10 ms after which a waiter sleeps.
     let awake = [sleeps::<SpinThenPark, Spin>(100e3), sleeps::<Umwait, Spin>(100e3)];
     assert!(awake.iter().all(|&sleeps| sleeps < 10), "{awake:?}");
     let asleep = [sleeps::<Park, Spin>(100e3), sleeps::<SpinThenPark, Spin>(15e6)];

@@ -17,8 +17,8 @@ use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
 
 const REST: Umwait = Umwait { wake_ns: 500.0, max_us: 1e6, wait_w: 0.5 };
 
-/// One thread computes for a millisecond and stores, another one waits for that: how long the computing took, when the
-/// other one saw the store, and the whole.
+/// One thread computes for a millisecond and stores; another one waits for the store. Returns how long the computing
+/// took, when the other thread saw the store, and the outcome.
 fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patience: Patience) -> (u64, u64, Outcome) {
     let mut machine: Description = tiny(cores, threads_per_core);
     machine.umwait = umwait;
@@ -26,7 +26,7 @@ fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patien
     let word = Rc::new(simulation.place("word", Word::new(0)));
     let (same, computed, seen) = (Rc::clone(&word), log.clone(), log.clone());
     simulation.spawn(move || {
-        // Until the other one has come to rest.
+        // Until the other thread rests.
         compute(100e3);
         let before = now();
         compute(1e6);
@@ -46,7 +46,7 @@ fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patien
 fn waking_up_takes_its_time() {
     let (_, polling, _) = handed_over(2, 1, None, Patience::Forever);
     let (_, at_rest, _) = handed_over(2, 1, Some(REST), Patience::Forever);
-    // The next poll comes after 16 ns at most, and waits until the store has got its line, in 55 or less.
+    // The next poll comes after at most 16 ns, and waits until the store has got its line, in at most 55 ns.
     assert!((500 - 16 - 55..=500).contains(&(at_rest - polling)), "{polling} {at_rest}");
 }
 
@@ -55,7 +55,7 @@ fn a_waiter_at_rest_leaves_the_core_to_its_neighbour() {
     let (polled_beside, ..) = handed_over(1, 2, None, Patience::Forever);
     let (rested_beside, ..) = handed_over(1, 2, Some(REST), Patience::Forever);
     assert!(polled_beside > 1_010_000, "{polled_beside}");
-    // It looks once in 10 µs.
+    // The waiter looks once in 10 µs.
     assert!((1_000_000..1_002_000).contains(&rested_beside), "{rested_beside}");
 }
 
@@ -66,7 +66,7 @@ fn rest_consumes_what_the_machine_says() {
         outcome.joules * 1e9 / outcome.ns
     };
     let (polling, resting) = (watts(None), watts(Some(REST)));
-    // 2x18x2: 3 W for the one that computes, 2 W for one that polls.
+    // 2x18x2: 3 W for the core that computes, 2 W for one that polls.
     assert!((polling - 5.0).abs() < 0.05 && (resting - 3.5).abs() < 0.05, "{polling} {resting}");
 }
 
@@ -96,7 +96,7 @@ fn a_short_wait_is_a_rest_too() {
     });
     simulation.run().unwrap();
     let [looks] = log.take()[..] else { panic!("it has seen the store") };
-    // Each rest is half a µs long; and it looks before the first one, and when the line has changed.
+    // Each rest is half a µs long. The waiter also looks before the first one, and when the line has changed.
     assert!(looks <= 12, "{looks} looks");
 }
 
@@ -123,7 +123,7 @@ fn who_polls_does_not_rest() {
     assert_eq!(run(None), run(Some(REST)));
 }
 
-/// Sections of half a µs on four cores, under a lock whose waiters wait so: what all of it took.
+/// Sections of half a µs on four cores, under a lock whose waiters wait in this way. Returns the outcome.
 fn contended<L: RawLock<Sim>>() -> Outcome {
     let machine = Description { umwait: Some(Umwait { wake_ns: 250.0, ..REST }), ..tiny(4, 1) };
     let mut simulation = simulation(&machine);
@@ -141,7 +141,7 @@ fn contended<L: RawLock<Sim>>() -> Outcome {
     simulation.run().unwrap()
 }
 
-/// The same sections take less energy, though each hand-over takes 250 ns more.
+/// The same sections take less energy, though each hand-off takes 250 ns longer.
 #[test]
 fn locks_whose_waiters_rest_take_less_energy() {
     fn compare<Resting: RawLock<Sim>, Polling: RawLock<Sim>>(name: &str) {

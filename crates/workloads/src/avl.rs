@@ -1,16 +1,16 @@
 //! # A map as an AVL tree
 //!
-//! **Source.** Adelson-Velsky and Landis, 1962; as the paper's key-value map has it. **Shape.** Nodes live in one table
-//! of fixed size and name each other by index: nothing is allocated after the map is made. Every node visited is one
-//! load from the table, in [`Avl::node`], and every node changed is one store, in [`Avl::node_mut`]; both tell the
-//! tree's shadow, where a simulator charges for memory. A node has a cache line of its own there, as one from an
-//! allocator would.
+//! The search tree of the key-value workload. **Source.** Adelson-Velsky and Landis, 1962, as in the key-value map of
+//! the CNA paper. **Layout.** Nodes live in one table of fixed size and name each other by index: nothing is allocated
+//! after the map is made. Every visited node is one load from the table, in [`Avl::node`], and every changed node is
+//! one store, in [`Avl::node_mut`]. Both report to the tree's shadow, through which a simulator charges for memory.
+//! There, each node has a cache line of its own, like a node from an allocator.
 //!
 //! ## Invariants
 //! 1. Keys are in order: smaller ones to the left, greater ones to the right.
 //! 2. The heights of a node's two sides differ by at most one.
-//! 3. A node's `height` is one more than that of its higher side; nothing has height 0.
-//! 4. Every node is either in the tree or in the list of free ones (linked by `left`), once.
+//! 3. A node's `height` is one more than that of its higher side. A missing node has height 0.
+//! 4. Every node is exactly once either in the tree or in the list of free nodes (linked by `left`).
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ struct Node {
     value: u64,
 }
 
-/// A map from `u32` to `u64` with a fixed capacity, which tells `S` what it touches.
+/// A map from `u32` to `u64` with a fixed capacity, which reports its accesses to `S`.
 #[derive(Clone, Debug)]
 pub struct Avl<S: Lines = ()> {
     nodes: Vec<Node>,
@@ -46,7 +46,7 @@ impl Avl {
         Self { nodes, root: NONE, free: if capacity > 0 { 0 } else { NONE }, len: 0, shadow: () }
     }
 
-    /// The same map, telling from now on: line `n` of the shadow stands for node `n`.
+    /// The same map, but from now on it reports its accesses: line `n` of the shadow stands for node `n`.
     pub fn shadowed<S: Lines>(self, shadow: S) -> Avl<S> {
         let Self { nodes, root, free, len, shadow: () } = self;
         Avl { nodes, root, free, len, shadow }
@@ -54,12 +54,12 @@ impl Avl {
 }
 
 impl<S: Lines> Avl<S> {
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there is no key.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -77,14 +77,15 @@ impl<S: Lines> Avl<S> {
         None
     }
 
-    /// Gives a key a value. Whether the key is new; it is not taken if the map is full, which gives `false`, too.
+    /// Sets the value of a key. Returns whether the key is new. If the map is full, a new key is not inserted, and this
+    /// returns `false`.
     pub fn insert(&mut self, key: u32, value: u64) -> bool {
         let before = self.len;
         self.root = self.inserted(self.root, key, value);
         self.len > before
     }
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: u32) -> bool {
         let before = self.len;
         self.root = self.removed(self.root, key);
@@ -98,7 +99,7 @@ impl<S: Lines> Avl<S> {
         &self.nodes[index as usize]
     }
 
-    /// Changes a node, one field or several.
+    /// Changes one or several fields of a node.
     #[inline]
     fn node_mut(&mut self, index: u32) -> &mut Node {
         self.shadow.write(index);
@@ -109,7 +110,7 @@ impl<S: Lines> Avl<S> {
         if index == NONE { 0 } else { self.node(index).height }
     }
 
-    /// The root of the subtree at `at`, once the key is in it.
+    /// Inserts the key into the subtree at `at`. Returns the subtree's new root.
     fn inserted(&mut self, at: u32, key: u32, value: u64) -> u32 {
         if at == NONE {
             return self.take(key, value);
@@ -129,7 +130,7 @@ impl<S: Lines> Avl<S> {
         self.balanced(at)
     }
 
-    /// The root of the subtree at `at`, once the key is not in it.
+    /// Removes the key from the subtree at `at`. Returns the subtree's new root.
     fn removed(&mut self, at: u32, key: u32) -> u32 {
         if at == NONE {
             return NONE;
@@ -145,7 +146,7 @@ impl<S: Lines> Avl<S> {
             self.give(at);
             return if left == NONE { right } else { left };
         } else {
-            // The next greater node takes its place.
+            // The node with the next greater key takes its place.
             let (next, rest) = self.without_least(right);
             self.give(at);
             let node = self.node_mut(next);
@@ -155,7 +156,7 @@ impl<S: Lines> Avl<S> {
         self.balanced(at)
     }
 
-    /// The node with the least key of the subtree at `at`, and the root of what is left.
+    /// Removes the node with the least key from the subtree at `at`. Returns this node and the root of what is left.
     fn without_least(&mut self, at: u32) -> (u32, u32) {
         let Node { left, right, .. } = *self.node(at);
         if left == NONE {
@@ -166,7 +167,7 @@ impl<S: Lines> Avl<S> {
         (least, self.balanced(at))
     }
 
-    /// Writes a link only where it changes, so that a lookup's neighbours keep their cache lines.
+    /// Writes a link only if it changes, so that concurrent lookups keep the node's cache line.
     fn set_left(&mut self, at: u32, before: u32, now: u32) {
         if before != now {
             self.node_mut(at).left = now;
@@ -179,8 +180,8 @@ impl<S: Lines> Avl<S> {
         }
     }
 
-    /// Restores invariants 2 and 3 at a node whose sides keep them and whose heights differ by at most two; the new
-    /// root.
+    /// Restores invariants 2 and 3 at a node whose sides keep them and differ in height by at most two. Returns the
+    /// subtree's new root.
     fn balanced(&mut self, at: u32) -> u32 {
         let Node { left, right, height, .. } = *self.node(at);
         let (on_left, on_right) = (self.height(left), self.height(right));
@@ -235,7 +236,7 @@ impl<S: Lines> Avl<S> {
         }
     }
 
-    /// From the free list into the tree.
+    /// Moves a node from the free list into the tree.
     fn take(&mut self, key: u32, value: u64) -> u32 {
         let taken = self.free;
         if taken != NONE {
@@ -246,14 +247,15 @@ impl<S: Lines> Avl<S> {
         taken
     }
 
-    /// From the tree into the free list.
+    /// Moves a node from the tree into the free list.
     fn give(&mut self, at: u32) {
         self.node_mut(at).left = self.free;
         self.free = at;
         self.len -= 1;
     }
 
-    /// Whether all invariants hold. Ends also for a tree in disorder: no path is followed deeper than a tree can be.
+    /// Whether all invariants hold. It ends even if the tree is corrupt, because it follows no path deeper than a tree
+    /// can be.
     pub fn is_sound(&self) -> bool {
         /// An AVL tree of this height has more nodes than a `u32` can count.
         const DEEPEST: u32 = 48;
@@ -263,7 +265,8 @@ impl<S: Lines> Avl<S> {
         counted.is_some_and(|(count, _)| count == self.len && count as usize + free == self.nodes.len())
     }
 
-    /// Nodes and height of a subtree whose keys lie from `least` to below `limit`. `None` if it is not sound.
+    /// The number of nodes and the height of a subtree whose keys are from `least` to below `limit`. `None` if it is
+    /// not sound.
     fn count(&self, at: u32, least: u64, limit: u64, deepest: u32) -> Option<(u32, u32)> {
         if at == NONE {
             return Some((0, 0));
@@ -324,8 +327,8 @@ mod tests {
         }
         map.insert(4, 1);
         assert_eq!(told(), (1, 1));
-        // Down 4, 6, 7; a free node; up again: each with its two sides, of which the new node is one; the path grows
-        // higher.
+        // Down: 4, 6, 7 and a free node. Up again: each node with its two sides, one of which is the new node; the
+        // path's heights grow.
         map.insert(8, 0);
         assert_eq!(told(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
     }

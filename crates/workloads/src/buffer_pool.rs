@@ -1,11 +1,14 @@
 //! # A pool of few buffers for many threads
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14: a thread takes a buffer from a pool of five,
-//! waiting until there is one; exchanges random words of it with a buffer of its own; gives it back; and updates random
-//! words of its own. The pool is a lock, a stack, and a condition variable, or, in a variant, a semaphore. In which
-//! order these call their waiters decides how many threads circulate, and so how many buffers, the threads' own among
-//! them, compete for the caches. **Departure.** The paper does not say how large a thread's own buffer is: as large as
-//! the others, here.
+//! Threads share a few buffers and wait when all are in use. Use it to measure the order in which condition variables
+//! and semaphores wake their waiters.
+//!
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.11, figure 14. A thread takes a buffer from a pool of five,
+//! and waits if there is none. It exchanges random words of the buffer with a buffer of its own, gives it back, and
+//! updates random words of its own. The pool is a lock, a stack, and a condition variable, or, in a variant, a
+//! semaphore. The order in which these wake their waiters decides how many threads circulate, and so how many buffers,
+//! including the threads' own, compete for the caches. **Departure.** The paper does not give the size of a thread's
+//! own buffer. Here it is as large as the others.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -15,26 +18,26 @@ use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 use crate::wait::{Condition, Permits};
 
-/// The most buffers that a pool can have.
+/// The maximum number of buffers in a pool.
 const MOST: usize = 16;
 
-/// How much there is, and how much of it is touched.
+/// The sizes, and the number of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Buffers in the pool; at most 16.
     pub count: u32,
     /// 32-bit words in each buffer; at least one.
     pub words: u32,
-    /// Words that are exchanged between the pool's buffer and the thread's own.
+    /// Words exchanged between the pool's buffer and the thread's own.
     pub exchanges: u32,
-    /// Words of the thread's own that are updated without any of the pool's.
+    /// Words of the thread's own buffer that are updated afterwards.
     pub updates: u32,
-    /// How long it takes to choose a word, in ns, on a ground where computing costs only what is told.
+    /// The cost of choosing a word, in ns, on backends where only reported computing takes time.
     pub draw_ns: u32,
 }
 
 impl Buffers {
-    /// The paper's.
+    /// The paper's values.
     pub const PAPER: Self =
         Self { count: 5, words: 256 << 10, exchanges: 500, updates: 5000, draw_ns: XorShift::DRAW_NS };
 
@@ -56,13 +59,13 @@ impl Buffers {
 
 /// How threads wait for a buffer.
 pub trait Supply<L: Lock>: Sync {
-    /// Acquires the lock when there is a buffer; `ready` says so, under the lock.
+    /// Acquires the lock when there is a buffer. `ready` says whether there is one, under the lock.
     fn enter(&self, lock: &L, ready: impl Fn() -> bool);
-    /// Releases the lock; there is one buffer more.
+    /// Releases the lock. The pool has one more buffer.
     fn leave(&self, lock: &L);
 }
 
-/// By a condition variable.
+/// With a condition variable.
 pub struct ByCondition<C: Condition>(pub C);
 
 impl<L: Lock, C: Condition> Supply<L> for ByCondition<C> {
@@ -79,7 +82,7 @@ impl<L: Lock, C: Condition> Supply<L> for ByCondition<C> {
     }
 }
 
-/// By a semaphore, with a permit for each buffer.
+/// With a semaphore, which has a permit for each buffer.
 pub struct ByPermits<P: Permits>(pub P);
 
 impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
@@ -98,22 +101,22 @@ impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
 pub struct BufferPool<L: Lock, S: Supply<L>, G: Backend = Here> {
     lock: OwnLine<L>,
     supply: OwnLine<S>,
-    /// How many buffers are there, and which: a stack. Changed by the lock's holder only; atomic, for a lock may not
-    /// exclude.
+    /// The number of buffers in the pool, and which they are: a stack. Only the lock's holder changes it. It is atomic
+    /// because the lock under test may not exclude.
     there: OwnLine<AtomicU32>,
     stack: [AtomicU32; MOST],
     size: Buffers,
     buffers: [Option<G::Lines>; MOST],
 }
 
-/// One thread's part: its buffer.
+/// The state of one thread: its buffer.
 pub struct Client<G: Backend = Here> {
     random: XorShift,
     own: G::Lines,
 }
 
 impl<L: Lock, S: Supply<L>, G: Backend> BufferPool<L, S, G> {
-    /// A full pool. Who waits for buffers by a semaphore gives it as many permits.
+    /// A full pool. If threads wait on a semaphore, it must have as many permits.
     pub fn new(lock: L, supply: S, size: Buffers) -> Self {
         let mut buffers = [const { None }; MOST];
         buffers.iter_mut().take(size.count as usize).for_each(|buffer| *buffer = Some(size.buffer::<G>()));
@@ -124,7 +127,7 @@ impl<L: Lock, S: Supply<L>, G: Backend> BufferPool<L, S, G> {
     /// Takes the buffer that was given back last.
     fn take(&self) -> u32 {
         self.supply.0.enter(&self.lock.0, || self.there.0.load(Relaxed) > 0);
-        // Where the lock does not exclude, there may be none.
+        // If the lock does not exclude, there may be none.
         let left = self.there.0.load(Relaxed).saturating_sub(1);
         self.there.0.store(left, Relaxed);
         let buffer = self.stack[left as usize % MOST].load(Relaxed);
@@ -191,7 +194,7 @@ mod tests {
     use crate::lock::NoLock;
     use crate::told::{Ledger, Told};
 
-    /// Nobody ever waits.
+    /// A condition for tests in which no thread ever waits.
     struct Plenty;
 
     impl Condition for Plenty {

@@ -1,13 +1,16 @@
-//! # A directory that everybody lists
+//! # A directory that all threads list
+//!
+//! Threads read shared data under a readers-writer lock, and rarely or never write. Use it to measure readers-writer
+//! locks.
 //!
 //! **Source.** Scaling Synchronization Primitives (Kashyap's thesis defence on SOSP 2019's ShflLocks), slides 79 and
-//! 80: each thread enumerates the files of a shared directory, which takes its lock for reading, and nobody writes. The
-//! slides say no more: how many files there are ([`Files::USUAL`]) is assumed. Beside that, files may be replaced now
-//! and then, under the lock for writing.
+//! 80. Each thread enumerates the files of a shared directory, which takes the directory's lock for reading; no thread
+//! writes. The slides say no more, so the number of files ([`Files::USUAL`]) is assumed. As an option, threads also
+//! replace files from time to time, under the lock for writing.
 //!
 //! ## Invariants
-//! 1. Entries and their sum are changed by who holds the lock for writing only. They are atomic, for a lock may not
-//!    exclude; a list that finds another sum than was written down has seen a change.
+//! 1. Only the thread that holds the lock for writing changes the entries and their sum. They are atomic because the
+//!    lock under test may not exclude. If a list adds up to another sum than the recorded one, it has seen a change.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,17 +20,17 @@ use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, RwLock};
 use crate::random::XorShift;
 
-/// What there is, and what is done with it.
+/// The number of files, and the mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// How many; at least one. Each is a cache line.
+    /// The number of files; at least one. Each is a cache line.
     pub count: u32,
-    /// Lists among 100 operations; the others replace a file.
+    /// Lists per 100 operations. The other operations replace a file.
     pub lists: u32,
 }
 
 impl Files {
-    /// 64 files, which are listed and nothing else.
+    /// 64 files, which are only listed.
     pub const USUAL: Self = Self { count: 64, lists: 100 };
 }
 
@@ -35,16 +38,16 @@ impl Files {
 pub struct Directory<L: RwLock, G: Backend = Here> {
     lock: OwnLine<L>,
     files: Files,
-    /// The sum of the entries, as who replaces one writes it down.
+    /// The recorded sum of the entries, which is updated with each replacement.
     sum: OwnLine<AtomicU64>,
     entries: Vec<OwnLine<AtomicU64>>,
-    /// Stands for these: the sum, and the entries.
+    /// Stands for the sum (line 0) and the entries.
     shadow: G::Shadow,
-    /// What all clients have done.
+    /// The totals of all clients.
     done: OwnLine<Done<AtomicU64>>,
 }
 
-/// What was done.
+/// Counts of operations.
 #[derive(Debug, Default)]
 struct Done<T> {
     lists: T,
@@ -53,14 +56,14 @@ struct Done<T> {
     torn: T,
 }
 
-/// One thread's part. Not shared.
+/// The state of one thread. Not shared.
 pub struct Client {
     random: XorShift,
     done: Done<u64>,
 }
 
 impl<L: RwLock, G: Backend> Directory<L, G> {
-    /// The files are there.
+    /// A directory with all its files.
     pub fn new(lock: L, files: Files) -> Self {
         Self {
             lock: OwnLine(lock),
@@ -72,7 +75,7 @@ impl<L: RwLock, G: Backend> Directory<L, G> {
         }
     }
 
-    /// Whether the entries' sum is what was written down. Before each line is looked at, `visit` is told of it.
+    /// Whether the entries add up to the recorded sum. `visit` is called with each line before it is read.
     fn adds_up(&self, visit: impl Fn(u32)) -> bool {
         visit(0);
         let sum = self.sum.0.load(Relaxed);
@@ -86,7 +89,7 @@ impl<L: RwLock, G: Backend> Directory<L, G> {
     fn replace(&self, file: u32) {
         let add = |line: u32, word: &OwnLine<AtomicU64>| {
             self.shadow.write(line);
-            // In two steps: they are lost if somebody else is here.
+            // In two steps: if another thread is inside, its change or this one is lost.
             word.0.store(word.0.load(Relaxed) + 1, Relaxed);
         };
         add(1 + file, &self.entries[file as usize]);
@@ -123,7 +126,7 @@ impl<L: RwLock, G: Backend> Workload for Directory<L, G> {
         }
     }
 
-    /// No list saw a change, and no change was lost.
+    /// Checks that no list saw a change, and that no change was lost.
     fn check(&mut self, operations: u64) -> Result<(), &'static str> {
         let Done { lists, replaced, torn } = &self.done.0;
         let replaced = replaced.load(Relaxed);
@@ -163,7 +166,7 @@ mod tests {
         let mut client = directory.client(1, 0);
         (0..100).for_each(|_| directory.operate(&mut client));
         assert!((20..80).contains(&client.done.lists), "{:?}", client.done);
-        // A writer is half way.
+        // As if a writer were half way.
         directory.sum.0.fetch_add(1, Relaxed);
         while client.done.torn == 0 {
             directory.operate(&mut client);
@@ -174,7 +177,7 @@ mod tests {
         assert!(directory.check(operations).is_err_and(|error| error.contains("a reader and a writer")));
         directory.done.0.torn = AtomicU64::new(0);
         assert_eq!(directory.check(operations), Ok(()));
-        // Two writers were inside at once.
+        // As if two writers had been inside at once.
         directory.sum.0.fetch_sub(1, Relaxed);
         directory.entries[0].0.fetch_sub(1, Relaxed);
         assert_eq!(directory.check(operations), Err(LOST));

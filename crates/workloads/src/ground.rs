@@ -1,13 +1,13 @@
-//! # What a workload asks of a computer, beyond its lock
+//! # The workloads' backend: memory and time
 //!
-//! Memory and time. On this computer a workload simply has both; on a simulated one it must say what it touches and how
-//! long it computes, or it would cost nothing. So each comes in two kinds: what the ground provides, and what the
-//! workload has itself and only tells.
+//! A workload needs memory and time. The host simply provides both. A simulated computer must be informed which memory
+//! the workload touches and how long it computes, or these would cost nothing. So there are two kinds of each:
+//! resources that the backend provides, and resources that the workload has itself and only reports.
 //!
-//! |        | the ground does it                       | the workload does it and tells; nothing here |
+//! |        | provided by the backend                  | kept by the workload and reported; no effect on the host |
 //! |--------|------------------------------------------|----------------------------------------------|
-//! | memory | [`Backend::Lines`]: bytes nobody looks at | [`Backend::Shadow`]: a tree's nodes           |
-//! | time   | [`Backend::work`], [`Backend::delay`], [`Backend::nap`] | [`Backend::worked`]: chance drawn  |
+//! | memory | [`Backend::Lines`]: bytes whose values do not matter | [`Backend::Shadow`]: a tree's nodes |
+//! | time   | [`Backend::work`], [`Backend::delay`], [`Backend::nap`] | [`Backend::worked`]: drawing random numbers |
 
 use alloc::vec::Vec;
 use core::hint::{black_box, spin_loop};
@@ -17,19 +17,18 @@ use std::time::{Duration, Instant};
 
 use crate::random::XorShift;
 
-/// A table of cache lines of 64 bytes, named by index. Clients share it, with a lock or without.
+/// A table of cache lines of 64 bytes, named by index. Clients share it, with or without a lock.
 pub trait Lines: Send + Sync {
     /// Loads from a line.
     fn read(&self, line: u32);
 
-    /// Loads from a line, where what was loaded just before says which it is.
+    /// Loads from a line whose index depends on the previous load.
     #[inline]
     fn follow(&self, line: u32) {
         self.read(line);
     }
 
-    /// Loads from lines, one after the other, which are all known beforehand: what is in one does not say which comes
-    /// next.
+    /// Loads from lines, one after the other. All indices are known beforehand: none depends on a loaded value.
     #[inline]
     fn read_all(&self, lines: impl Iterator<Item = u32>) {
         lines.for_each(|line| self.read(line));
@@ -38,13 +37,13 @@ pub trait Lines: Send + Sync {
     /// Stores to a line.
     fn write(&self, line: u32);
 
-    /// A line will be accessed next. That takes no time and brings nothing nearer: a hint to who simulates this, who
-    /// may look the line up.
+    /// A hint that a line will be accessed next. It takes no time and fetches nothing; a simulator may use it to look
+    /// up the line.
     #[inline(always)]
     fn expect(&self, _line: u32) {}
 }
 
-/// Memory that needs no saying.
+/// Memory whose accesses need not be reported.
 impl Lines for () {
     #[inline(always)]
     fn read(&self, _line: u32) {}
@@ -52,7 +51,7 @@ impl Lines for () {
     fn write(&self, _line: u32) {}
 }
 
-/// A computer as workloads see it. The functions that take time act for the calling thread; the others may be called
+/// A computer as workloads see it. The functions that take time act for the calling thread. The others may be called
 /// before there are threads.
 pub trait Backend: 'static {
     /// Memory that a workload only touches.
@@ -60,26 +59,26 @@ pub trait Backend: 'static {
     /// Stands for memory that a workload keeps itself.
     type Shadow: Lines;
 
-    /// So many lines.
+    /// Provides `count` lines.
     fn lines(count: u32) -> Self::Lines;
 
-    /// Stands for so many lines.
+    /// Stands for `count` lines.
     fn shadow(count: u32) -> Self::Shadow;
 
-    /// Computes for about so many ns; how long is not looked up, so that the loop is cheap and polite.
+    /// Computes for about so many ns. It reads no clock, so the loop is cheap and does not disturb others.
     fn work(random: &mut XorShift, ns: u32);
 
-    /// The workload itself has computed for about so many ns.
+    /// Reports that the workload itself has computed for about so many ns.
     fn worked(ns: u32);
 
     /// Stays busy for so many ns by the clock.
     fn delay(ns: u64);
 
-    /// Sleeps for so many ns, or longer.
+    /// Sleeps for at least so many ns.
     fn nap(ns: u64);
 }
 
-/// This computer.
+/// The host.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 
@@ -88,13 +87,13 @@ impl Backend for Here {
     type Shadow = ();
 
     fn lines(count: u32) -> Memory {
-        // Not zeros: pages of zeros that were never written are one and the same page.
+        // Not zeros: pages of zeros that were never written all map to the same page.
         Memory((0..count).map(|line| OwnLine(AtomicU64::new(u64::from(line) + 1))).collect())
     }
 
     fn shadow(_count: u32) {}
 
-    /// A round of the generator takes a nanosecond or two.
+    /// One step of the generator takes a nanosecond or two.
     #[inline]
     fn work(random: &mut XorShift, ns: u32) {
         for _ in 0..ns {
@@ -117,13 +116,13 @@ impl Backend for Here {
     }
 }
 
-/// Real lines. Whoever wants may touch them: under a lock that does not exclude that is no undefined behaviour.
+/// Real lines. Any thread may touch them at any time, so a lock that does not exclude causes no undefined behaviour.
 pub struct Memory(Vec<OwnLine<AtomicU64>>);
 
 impl Lines for Memory {
     #[inline]
     fn read(&self, line: u32) {
-        // Nobody wants the value, but the load is to be done.
+        // The value is not used, but the load must happen.
         black_box(self.0[line as usize].0.load(Relaxed));
     }
 
@@ -133,7 +132,7 @@ impl Lines for Memory {
     }
 }
 
-/// Begins a cache line, and shares it with nobody.
+/// A value at the start of a cache line, which it shares with nothing else.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct OwnLine<T>(pub(crate) T);

@@ -1,19 +1,19 @@
-//! # How fair a lock was
+//! # The fairness of a lock
 //!
 //! **Source.** Malthusian locks (EuroSys 2017), sections 1 and 6; [`fairness_factor`]: CNA (EuroSys 2019), section
 //! 7.1.1.
 //!
-//! Of an *admission history*, the threads that acquired a lock in the order in which they did: [`lwss`],
-//! [`average_lwss`], [`mttr`], which say how fair it was over a short time. Of the work that each thread has done in
-//! the end: [`gini`], [`rstddev`], [`fairness_factor`]. All are pure, and `None` where there is nothing to judge by.
+//! Some metrics are of an *admission history*, the list of threads that acquired a lock, in order: [`lwss`],
+//! [`average_lwss`] and [`mttr`] measure short-term fairness. Others are of the total work of each thread: [`gini`],
+//! [`rstddev`], [`fairness_factor`]. All are pure functions, and return `None` if there is no data.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// The paper's window: acquisitions, well above the number of threads.
+/// The paper's window: a number of acquisitions well above the number of threads.
 pub const WINDOW: usize = 1000;
 
-/// The lock working set size: how many distinct threads acquired the lock in a period.
+/// The lock working set size: the number of distinct threads that acquired the lock in a period.
 pub fn lwss(period: &[u32]) -> usize {
     let mut threads = period.to_vec();
     threads.sort_unstable();
@@ -21,17 +21,17 @@ pub fn lwss(period: &[u32]) -> usize {
     threads.len()
 }
 
-/// The average [`lwss`] of adjacent windows of so many acquisitions, in threads. What is left after the last whole
-/// window does not count.
+/// The average [`lwss`], in threads, of adjacent windows of `window` acquisitions. The rest after the last whole window
+/// does not count.
 pub fn average_lwss(history: &[u32], window: usize) -> Option<f64> {
     let windows = history.len().checked_div(window)?;
     let sum: usize = history.chunks_exact(window).map(lwss).sum();
     (windows > 0).then(|| sum as f64 / windows as f64)
 }
 
-/// The median time to reacquire: how many others' admissions lie between two of the same thread. A first admission has
-/// none, so that strict turns of n threads give n - 1, as in the paper's figure 4. With an even number of them, the
-/// mean of the middle two.
+/// The median time to reacquire: the number of other admissions between two of the same thread. A thread's first
+/// admission does not count, so n threads in strict rotation give n - 1, as in the paper's figure 4. The median of an
+/// even number is the mean of the middle two.
 pub fn mttr(history: &[u32]) -> Option<f64> {
     let mut last = BTreeMap::new();
     let between = |(now, thread): (usize, &u32)| last.insert(*thread, now).map(|before| now - before - 1);
@@ -41,20 +41,20 @@ pub fn mttr(history: &[u32]) -> Option<f64> {
     Some((low + high) as f64 / 2.0)
 }
 
-/// The Gini coefficient of the threads' work: half the mean difference of two threads, relative to the mean. 0: each
-/// has done the same; (n - 1) / n, near 1: one of n has done it all.
+/// The Gini coefficient of the threads' work: half the mean difference of two threads, divided by the mean. 0: all
+/// threads did the same work; (n - 1) / n, near 1: one of n threads did all of it.
 pub fn gini(work: &[u64]) -> Option<f64> {
     let mut sorted = work.to_vec();
     sorted.sort_unstable();
     let (count, total) = (sorted.len() as f64, sum(&sorted)?);
-    // Sorted, the sum of all differences is a weighted sum: the i-th of n is the greater one of a pair i times, the
-    // lesser one n - i - 1 times.
+    // In sorted order, the sum of all differences is a weighted sum: the i-th of n is the greater one of a pair i
+    // times, and the lesser one n - i - 1 times.
     let weighted = |(index, work): (usize, &u64)| (2.0 * index as f64 + 1.0 - count) * *work as f64;
     Some(sorted.iter().enumerate().map(weighted).sum::<f64>() / (count * total))
 }
 
-/// The standard deviation of the threads' work (of these threads, not of a sample), relative to its mean. 0: each has
-/// done the same.
+/// The standard deviation of the threads' work (a population, not a sample), divided by its mean. 0: all threads did
+/// the same work.
 pub fn rstddev(work: &[u64]) -> Option<f64> {
     let mean = sum(work)? / work.len() as f64;
     let variance =
@@ -62,8 +62,8 @@ pub fn rstddev(work: &[u64]) -> Option<f64> {
     Some(variance.sqrt() / mean)
 }
 
-/// The share of all operations that fell to the busier half of the threads. 0.5 is fair, 1 is not. With an odd number
-/// of threads the middle one counts half to either side; one thread is fair.
+/// The share of all operations that the busier half of the threads did. 0.5 is fair, 1 is not. With an odd number of
+/// threads, the middle one counts half to each side. A single thread is fair.
 pub fn fairness_factor(operations: &mut [u64]) -> Option<f64> {
     operations.sort_unstable_by(|a, b| b.cmp(a));
     let total: u64 = operations.iter().sum();
@@ -75,7 +75,7 @@ pub fn fairness_factor(operations: &mut [u64]) -> Option<f64> {
     (total > 0).then(|| busier / total as f64)
 }
 
-/// Of all threads; `None` if nothing was done.
+/// The sum over all threads; `None` if it is 0.
 fn sum(work: &[u64]) -> Option<f64> {
     let total: u64 = work.iter().sum();
     (total > 0).then_some(total as f64)
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_lock_working_set() {
         assert_eq!((lwss(&HISTORY[..6]), lwss(&HISTORY), lwss(&[])), (3, 5, 0));
-        // Windows A B C A, B C D A; E is left over.
+        // Windows A B C A and B C D A; E is left over.
         close(average_lwss(&HISTORY, 4), 3.5);
         close(average_lwss(&HISTORY, 9), 5.0);
         assert_eq!((average_lwss(&HISTORY, 10), average_lwss(&HISTORY, 0)), (None, None));
@@ -105,7 +105,7 @@ mod tests {
     fn the_median_time_to_reacquire() {
         // A after 2, B after 2, C after 2, A after 3.
         close(mttr(&HISTORY), 2.0);
-        // A after 0, 0, 1: the median of three; and B after 3: of four.
+        // A after 0, 0, 1: the median of three. With B after 3: the median of four.
         close(mttr(&[0, 0, 0, 1, 0]), 0.0);
         close(mttr(&[1, 0, 0, 0, 1, 0]), 0.5);
         let turns: Vec<u32> = (0..320).map(|turn| turn % 32).collect();
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn the_gini_coefficient() {
         close(gini(&[5, 5, 5]), 0.0);
-        // All ordered pairs differ by 2 * (1 + 2 + 1) = 8 together; twice n squared times the mean is 2 * 9 * 2 = 36.
+        // All ordered pairs differ by 2 * (1 + 2 + 1) = 8 in total; twice n squared times the mean is 2 * 9 * 2 = 36.
         close(gini(&[3, 1, 2]), 8.0 / 36.0);
         close(gini(&[0, 0, 7, 0]), 0.75);
         assert_eq!((gini(&[]), gini(&[0, 0])), (None, None));

@@ -1,14 +1,16 @@
 //! # A key-value map behind one lock
 //!
-//! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock; clients look up,
-//! insert and remove keys chosen at random, and may do some work outside between two operations. The figures' setting
-//! is [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups and equally many inserts and removes.
-//! **Departure.** The holder counts operations beside the tree, to see whether the lock excludes. Of that a simulated
-//! ground is not told, for the paper's map has no such counter: only of the nodes, and of the line that holds the
-//! tree's root.
+//! Threads look up and change keys of one map under one mutex. It is the default workload for mutexes.
+//!
+//! **Source.** CNA (EuroSys 2019), section 7.1.1, figures 6 to 10: an AVL tree under a single lock. Clients look up,
+//! insert and remove random keys, and may work outside the lock between two operations. The figures' setting is
+//! [`Mix::PAPER`]: 1,024 keys, about half of them present, 80 % lookups, and equally many inserts and removes.
+//! **Departure.** The holder also counts operations, to check that the lock excludes. This count is not reported to a
+//! simulated backend, because the paper's map has no such counter. Only the nodes and the line that holds the tree's
+//! root are reported.
 //!
 //! ## Invariants
-//! 1. `state` is touched by the lock's holder only; by anyone once the clients are gone (`&mut self`).
+//! 1. Only the lock's holder touches `state`; any thread may do so when the clients have finished (`&mut self`).
 
 use core::cell::UnsafeCell;
 
@@ -18,19 +20,19 @@ use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 
-/// What clients ask for.
+/// The mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Keys are below this; at most 1,000,000.
     pub keys: u32,
-    /// Lookups among 100 operations. The others are inserts and removes, half and half.
+    /// Lookups per 100 operations. Half of the others are inserts, half are removes.
     pub lookups: u32,
-    /// Work between two operations, outside of the lock: about so many ns.
+    /// Work between two operations, outside the lock: about so many ns.
     pub external: u32,
 }
 
 impl Mix {
-    /// The paper's, without external work.
+    /// The paper's mix, without external work.
     pub const PAPER: Self = Self { keys: 1024, lookups: 80, external: 0 };
 }
 
@@ -46,21 +48,21 @@ unsafe impl<L: Lock, G: Backend> Sync for KeyValue<L, G> {}
 
 struct State<G: Backend> {
     map: Avl<G::Shadow>,
-    /// Stands for the line of this structure: where the root is, what is free, how many keys there are.
+    /// Stands for the line of this structure: the root, the free list, the number of keys.
     line: G::Shadow,
-    /// What the map must hold now: counted by the lock's holder, protected by nothing else.
+    /// How many keys the map must have now. The lock's holder counts; only the lock protects it.
     expected: u32,
     operations: u64,
     wrong: u64,
 }
 
-/// One thread's part. Not shared.
+/// The state of one thread. Not shared.
 pub struct Client {
     random: XorShift,
 }
 
 impl<L: Lock, G: Backend> KeyValue<L, G> {
-    /// About half of the keys are present; which ones, the seed says.
+    /// About half of the keys are present; the seed decides which.
     pub fn new(lock: L, mix: Mix, seed: u64) -> Self {
         let mut map = Avl::with_capacity(mix.keys);
         let mut random = XorShift::new(seed, u32::MAX);
@@ -74,17 +76,17 @@ impl<L: Lock, G: Backend> KeyValue<L, G> {
         Self { lock: OwnLine(lock), mix, state: OwnLine(UnsafeCell::new(state)) }
     }
 
-    /// How many keys are present.
+    /// The number of keys that are present.
     pub fn keys(&mut self) -> u32 {
         self.state.0.get_mut().map.len()
     }
 }
 
 impl<L: Lock, G: Backend> KeyValue<L, G> {
-    /// What is done under the lock.
+    /// The section under the lock.
     #[inline]
     fn perform(&self, key: u32, choice: u32) {
-        // SAFETY: invariant 1, for this is called by `section`; the reference ends here.
+        // SAFETY: invariant 1, since only `section` calls this; the reference ends here.
         let state = unsafe { &mut *self.state.0.get() };
         state.perform(key, choice, self.mix.lookups * 2);
     }
@@ -97,7 +99,7 @@ impl<L: Lock, G: Backend> Workload for KeyValue<L, G> {
         Client { random: XorShift::new(seed, number) }
     }
 
-    /// One operation: chosen, performed under the lock, and followed by the external work.
+    /// One operation: drawn at random, performed under the lock, and followed by the external work.
     #[inline]
     fn operate(&self, client: &mut Client) {
         let key = client.random.below(self.mix.keys);
@@ -107,7 +109,8 @@ impl<L: Lock, G: Backend> Workload for KeyValue<L, G> {
         G::work(&mut client.random, self.mix.external);
     }
 
-    /// Each operation counted, no wrong value seen, the tree sound and as large as inserts and removes say.
+    /// Checks that every operation was counted, that no wrong value was seen, that the tree is sound, and that its size
+    /// matches the inserts and removes.
     fn check(&mut self, operations: u64) -> Result<(), &'static str> {
         let state = self.state.0.get_mut();
         match () {
@@ -121,7 +124,7 @@ impl<L: Lock, G: Backend> Workload for KeyValue<L, G> {
 }
 
 impl<G: Backend> State<G> {
-    /// `choice` is below 200, and a lookup below `lookups`.
+    /// `choice` is below 200; it means a lookup if it is below `lookups`.
     fn perform(&mut self, key: u32, choice: u32, lookups: u32) {
         self.line.read(0);
         if choice < lookups {
@@ -143,7 +146,7 @@ impl<G: Backend> State<G> {
     }
 }
 
-/// Every key has one value, so that a mixed-up node is noticed.
+/// The only value that a key ever has, so that a mixed-up node is noticed.
 fn value_of(key: u32) -> u64 {
     !u64::from(key)
 }

@@ -1,10 +1,10 @@
 //! # The papers' critical sections
 //!
-//! What the papers measure locks with, written once for any lock: a [`Raw`] lock of the catalogue on any machine, or
-//! whatever else excludes (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock and the data
-//! behind it; a client, one for each thread, performs operations until whoever runs it has seen enough. Nothing here
-//! starts threads: that is left to the runner. What takes memory or time is asked of a [`Backend`]: this computer, or a
-//! simulated one. Given their seeds, clients always ask for the same operations.
+//! The workloads with which the papers measure locks, written once for any lock: a [`Raw`] lock of the catalogue on any
+//! machine, or any other mutual exclusion (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock
+//! and the data behind it. Each thread has a client, which performs operations until the runner ends the run. The
+//! runner starts the threads; nothing here does. Memory and time come from a [`Backend`]: the host or a simulated
+//! computer. With the same seeds, clients always request the same operations.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,14 +13,14 @@
 //! | [`rand_array`] | random reads, inside and outside (Malthusian locks, EuroSys 2017, section 6.1) |
 //! | [`buffer_pool`] | few buffers for many threads (Malthusian locks, section 6.11) |
 //! | [`producer_consumer`] | a bounded queue (Malthusian locks, section 6.7) |
-//! | [`directory`] | a directory that everybody lists, under a readers-writer lock (ShflLocks, slides 79 and 80) |
+//! | [`directory`] | a directory that all threads list, under a readers-writer lock (ShflLocks, slides 79 and 80) |
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
-//! | [`sections`] | any sequence of sections of given lengths; two of will-it-scale, and leveldb (the CNA kernel patch) |
-//! | [`shared_lines`] | sections that read and write shared lines, one after the other, under one lock or several (RCL, USENIX ATC 2012, section 4) |
-//! | [`ground`] | what a workload asks of a computer: [`Backend`], [`Lines`], [`Here`] |
-//! | [`lock`], [`wait`] | what a workload asks of a lock; of a condition variable and a semaphore |
-//! | [`history`] | how fair a lock was |
-//! | [`random`] | chance, for clients and for work outside of critical sections |
+//! | [`sections`] | any sequence of sections: two loops of will-it-scale, leveldb (the CNA kernel patch) |
+//! | [`shared_lines`] | sections that access shared lines, under one or several locks (RCL, USENIX ATC 2012) |
+//! | [`ground`] | what a workload needs from a computer: [`Backend`], [`Lines`], [`Here`] |
+//! | [`lock`], [`wait`] | what a workload needs from a lock, a condition variable, a semaphore |
+//! | [`history`] | the fairness of a lock |
+//! | [`random`] | random numbers, for clients and for work outside critical sections |
 
 #![no_std]
 
@@ -56,26 +56,27 @@ pub use rand_array::RandArray;
 pub use sections::Sections;
 pub use shared_lines::SharedLines;
 
-/// Something to do with a lock, again and again, by any number of threads.
+/// An operation under a lock that any number of threads repeat.
 pub trait Workload: Sync {
-    /// One thread's part. Not shared.
+    /// The state of one thread. Not shared.
     type Client;
 
-    /// The client of that number; numbers count from 0.
+    /// The client with this number; numbers start at 0.
     fn client(&self, seed: u64, number: u32) -> Self::Client;
 
-    /// One operation, with the work that comes before and after it outside of the lock.
+    /// One operation, with the work before and after it outside the lock.
     fn operate(&self, client: &mut Self::Client);
 
-    /// Whether the client's operations are what is counted.
+    /// Whether this client's operations are counted.
     fn counts(&self, _client: &Self::Client) -> bool {
         true
     }
 
-    /// The client performs no more operations. To be called where operations wait for those of other clients: they need
-    /// not any more.
+    /// The client performs no more operations. It must be called if operations wait for those of other clients: from
+    /// now on they need not.
     fn retire(&self, _client: Self::Client) {}
 
-    /// Whether so many operations, of all clients together, left what they should have; what is wrong otherwise.
+    /// Checks that `operations` operations, of all clients together, left the right state. The error says what is
+    /// wrong.
     fn check(&mut self, operations: u64) -> Result<(), &'static str>;
 }

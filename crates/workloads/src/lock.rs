@@ -1,4 +1,4 @@
-//! What a workload asks of a lock.
+//! What a workload needs from a lock.
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,13 +12,12 @@ use crate::ground::OwnLine;
 ///
 /// # Safety
 ///
-/// Between the return of an `acquire` and the `release` by the same thread no other thread returns from `acquire`, and
-/// what a thread wrote before `release` is seen by the next one that has acquired. What is given to `section` is done
-/// once before that returns, as if between the two. Workloads keep their data in this.
+/// Between the return of an `acquire` and the `release` by the same thread, no other thread returns from `acquire`. The
+/// next thread that acquires sees all that a thread wrote before `release`. The closure of `section` runs once before
+/// `section` returns, as if between the two.
 ///
-/// A lock that is tried out may turn out not to keep the promise. The workloads then count wrongly or leave their data
-/// in disorder, which their checks tell; they use indices and no pointers, so that disorder stays within their own
-/// data.
+/// A lock under test may turn out to break the promise. Then the workloads count wrongly or leave their data corrupt,
+/// which their checks detect. They use indices instead of pointers, so corruption stays within their own data.
 pub unsafe trait Lock: Sync {
     /// Waits until the calling thread holds the lock. The caller does not hold it.
     fn acquire(&self);
@@ -26,8 +25,8 @@ pub unsafe trait Lock: Sync {
     /// Lets another thread in. The caller holds the lock.
     fn release(&self);
 
-    /// Does something while no other thread holds the lock; some locks have another thread do it, while this one waits.
-    /// Workloads use this where they can.
+    /// Runs `inside` while no other thread holds the lock. With some locks, another thread runs it while this one
+    /// waits. Workloads use this where they can.
     #[inline]
     fn section(&self, inside: impl FnOnce() + Send) {
         self.acquire();
@@ -36,14 +35,14 @@ pub unsafe trait Lock: Sync {
     }
 }
 
-/// A lock that lets in any number of readers, or one writer: who acquires it writes.
+/// A lock that lets in any number of readers, or one writer. [`Lock::acquire`] acquires it for writing.
 ///
 /// # Safety
 ///
-/// As of [`Lock`]: while something is done in `shared`, no thread is between `acquire` and `release`, nor in `section`;
-/// and it sees what was done there before.
+/// As for [`Lock`]. While a closure runs in `shared`, no thread is between `acquire` and `release`, nor in `section`;
+/// and the closure sees what those wrote before.
 pub unsafe trait RwLock: Lock {
-    /// Does something once, before this returns, while no other thread holds the lock for writing.
+    /// Runs `inside` once, before this returns, while no other thread holds the lock for writing.
     fn shared(&self, inside: impl FnOnce() + Send);
 }
 
@@ -55,12 +54,12 @@ pub struct Raw<M: Machine, L: RawLock<M>> {
 }
 
 impl<M: Machine, L: RawLock<M>> Raw<M, L> {
-    /// Free.
+    /// A free lock.
     pub fn new() -> Self {
         Self { word: M::Word::new(0), queue: L::new_queue(), lock: PhantomData }
     }
 
-    /// Whether somebody holds it, or did a moment ago.
+    /// Whether a thread holds it, or did a moment ago.
     pub fn is_locked(&self) -> bool {
         L::is_locked(&self.word, &self.queue)
     }
@@ -80,7 +79,7 @@ impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {
     }
 }
 
-// SAFETY: exclusion and visibility are what a `RawLock` is for; the model checkers look for executions without.
+// SAFETY: a `RawLock` provides exclusion and visibility; the model checkers look for executions without them.
 unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, L> {
     #[inline]
     fn acquire(&self) {
@@ -93,14 +92,14 @@ unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, 
     }
 }
 
-/// What a check says when sections overlapped.
+/// The message of a check that finds overlapping sections.
 pub(crate) const LOST: &str = "operations were lost: two threads were inside at once";
 
-/// A lock whose sections are counted by whoever holds it, and by nothing else: the count is read when a section begins
-/// and written when it ends, so that one which overlaps with another is lost. Both are atomic, for a lock may not
-/// exclude; each sees what the last holder wrote, as anything in a section does. The count has a line of its own: a
-/// store for each section, which a simulated ground is not told of. The lock comes first, whatever type it has: which
-/// sets of a simulated cache it is in, it says by its place.
+/// A lock whose holders count its sections. The count is read when a section begins and written when it ends, so a
+/// section that overlaps with another one is lost. Both accesses are atomic because the lock under test may not
+/// exclude. Each holder sees what the last holder wrote, like all data of a section. The count has a line of its own.
+/// This store per section is not reported to a simulated backend. The lock is the first field, whatever its type,
+/// because its address determines its set in the simulated caches.
 #[repr(C)]
 pub(crate) struct Counted<L> {
     lock: OwnLine<L>,
@@ -112,7 +111,7 @@ impl<L: Lock> Counted<L> {
         Self { lock: OwnLine(lock), count: OwnLine::default() }
     }
 
-    /// Does something under the lock.
+    /// Runs `inside` under the lock.
     #[inline]
     pub(crate) fn section(&self, inside: impl FnOnce() + Send) {
         self.lock.0.section(|| {
@@ -122,13 +121,13 @@ impl<L: Lock> Counted<L> {
         });
     }
 
-    /// Whether so many sections were counted.
+    /// Checks that this many sections were counted.
     pub(crate) fn check(&self, sections: u64) -> Result<(), &'static str> {
         if self.count.0.load(Relaxed) == sections { Ok(()) } else { Err(LOST) }
     }
 }
 
-/// Excludes nobody: for tests with one thread.
+/// A lock that excludes no thread: for tests with one thread.
 #[cfg(test)]
 pub(crate) struct NoLock;
 

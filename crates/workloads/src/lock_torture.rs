@@ -1,15 +1,18 @@
 //! # The kernel's torture of its spin lock
 //!
-//! **Source.** The behaviour of locktorture (`torture_type=spin_lock`, Linux 4.20 to 5.6) as CNA (EuroSys 2019),
-//! section 7.2.1, figures 13 and 14, and the cover letter of the CNA kernel patch use it: writers acquire and release
-//! one lock without end. In the section a flag is set, the writer's count grows, seldom there is a short delay and very
-//! seldom a long one, and the flag is cleared; between two sections a writer almost never sleeps. The more writers, the
-//! fewer delays for each: the lock as a whole is delayed about as often. [`Habits::LOCKSTAT`] is the paper's second
-//! figure, where the kernel's lock statistics add writes to each section. **Departures.** (1) All writers do not pause
-//! together every few seconds (locktorture's "stutter"), nor are they moved between CPUs ("shuffle"). (2) How many
-//! lines the lock statistics write the paper does not say ("several shared variables"): two are assumed. (3) That a
-//! kernel's spin lock disables preemption is up to who runs this: `flashlock simulate` does so; where this runs as a
-//! program, holder and waiters may lose their CPUs.
+//! Threads acquire one lock without end, with short sections and rare delays. Use it to compare with the papers'
+//! figures for kernel spin locks.
+//!
+//! **Source.** The behaviour of locktorture (`torture_type=spin_lock`, Linux 4.20 to 5.6) as used in CNA (EuroSys
+//! 2019), section 7.2.1, figures 13 and 14, and in the cover letter of the CNA kernel patch. Writers acquire and
+//! release one lock without end. In the section, the writer sets a flag, increments its count, rarely delays for a
+//! short time and very rarely for a long time, and clears the flag. Between two sections it almost never sleeps. The
+//! more writers, the fewer delays of each, so the lock as a whole is delayed about as often. [`Habits::LOCKSTAT`] is
+//! the paper's second figure, in which the kernel's lock statistics add writes to each section. **Departures.** (1)
+//! Writers do not all pause together every few seconds (locktorture's "stutter"), nor do they move between CPUs
+//! ("shuffle"). (2) The paper does not say how many lines the lock statistics write ("several shared variables"): two
+//! are assumed. (3) A kernel's spin lock disables preemption. That is up to the runner: `flashlock simulate` does so;
+//! in a native run, the holder and waiters may lose their CPUs.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,42 +22,42 @@ use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
 
-/// What the remainder of 64 bits takes by which the kernel decides on a delay, in ns: some 40 cycles on the papers'
+/// The time of the 64-bit remainder by which the kernel decides on a delay, in ns: some 40 cycles on the papers'
 /// processors (the division takes 32 to 96 on Haswell by Fog's *Instruction tables*).
 const REMAINDER_NS: u32 = 16;
 
-/// What happens now and then.
+/// A rare event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seldom {
-    /// Once in so many times, on average; at least 1.
+    /// It happens once in so many times, on average; at least 1.
     pub once_in: u32,
-    /// For so long.
+    /// Its length.
     pub ns: u64,
 }
 
 impl Seldom {
-    /// Whether it happens now, if it is so many times as seldom.
+    /// Draws whether it happens now, if it is `times` times as rare.
     #[inline]
     fn comes(self, times: u32, random: &mut XorShift) -> bool {
         random.below(self.once_in.saturating_mul(times)) == 0
     }
 }
 
-/// How writers behave.
+/// The writers' behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
-    /// Delays in the section that make everybody wait; with n writers n times as seldom.
+    /// Delays in the section that make all writers wait. With n writers they are n times as rare.
     pub long: Seldom,
-    /// Delays in the section like those of common code; with n writers n times as seldom.
+    /// Delays in the section like those of common code. With n writers they are n times as rare.
     pub short: Seldom,
-    /// Sleep outside.
+    /// Sleep outside the lock.
     pub nap: Seldom,
-    /// Lines of statistics that are written after each acquisition.
+    /// Lines of statistics written after each acquisition.
     pub statistics: u32,
 }
 
 impl Habits {
-    /// The kernel's. The nap is one tick; of the usual rates of 100 to 1000 Hz it is the highest.
+    /// The kernel's values. The nap is one tick at the highest of the usual rates of 100 to 1000 Hz.
     pub const PAPER: Self = Self {
         long: Seldom { once_in: 2000 * 100, ns: 100_000_000 },
         short: Seldom { once_in: 2 * 2, ns: 2000 },
@@ -65,8 +68,8 @@ impl Habits {
     /// The same in a kernel that keeps lock statistics.
     pub const LOCKSTAT: Self = Self { statistics: 2, ..Self::PAPER };
 
-    /// For runs of some ms instead of the paper's 30 s, in which a delay of 100 ms never comes, or is all of the run:
-    /// it comes a thousand times as often, and is a thousandth as long.
+    /// For runs of some ms instead of the paper's 30 s. In such a run a delay of 100 ms would never happen, or fill the
+    /// whole run. So it is a thousand times as frequent and a thousandth as long.
     #[must_use]
     pub const fn in_little_time(self) -> Self {
         const TIMES: u32 = 1000;
@@ -75,15 +78,15 @@ impl Habits {
     }
 }
 
-/// One writer's count, and what the kernel has beside it: four writers share a cache line.
+/// One writer's count and its padding in the kernel: four writers share a cache line.
 #[repr(C, align(16))]
 struct Acquired(AtomicU64);
 
 const WRITERS_PER_LINE: u32 = 64 / size_of::<Acquired>() as u32;
 
-/// The lock with what its holders write.
+/// The lock with the data that its holders write.
 pub struct LockTorture<L: Lock, G: Backend = Here> {
-    /// Its count of sections is the kernel's flag: a shared word that every section writes.
+    /// Its count of sections stands for the kernel's flag: a shared word that every section writes.
     lock: Counted<L>,
     habits: Habits,
     acquired: Vec<Acquired>,
@@ -99,7 +102,7 @@ pub struct Client {
 }
 
 impl<L: Lock, G: Backend> LockTorture<L, G> {
-    /// For so many writers, at least one. Clients' numbers are below that.
+    /// For so many writers, at least one. Clients' numbers are below `writers`.
     pub fn new(lock: L, habits: Habits, writers: u32) -> Self {
         Self {
             lock: Counted::new(lock),
@@ -110,13 +113,13 @@ impl<L: Lock, G: Backend> LockTorture<L, G> {
         }
     }
 
-    /// What a writer does while it holds the lock.
+    /// The writer's section, while it holds the lock.
     #[inline]
     fn hold(&self, client: &mut Client) {
         let (random, habits) = (&mut client.random, &self.habits);
         (0..habits.statistics).for_each(|line| self.statistics.write(line));
         self.shadow.write(0);
-        // Atomic, for a lock may not exclude, but only this writer writes it.
+        // Only this writer writes it; it is atomic because the lock under test may not exclude.
         let acquired = &self.acquired[client.number as usize].0;
         acquired.store(acquired.load(Relaxed) + 1, Relaxed);
         self.shadow.write(1 + client.number / WRITERS_PER_LINE);
@@ -146,7 +149,7 @@ impl<L: Lock, G: Backend> Workload for LockTorture<L, G> {
         self.lock.section(|| self.hold(client));
     }
 
-    /// The writers' own counts, which cannot be lost, say how many operations there were.
+    /// Compares the operations with the writers' own counts, which cannot be lost, and with the lock's count.
     fn check(&mut self, operations: u64) -> Result<(), &'static str> {
         let acquired: u64 = self.acquired.iter().map(|writer| writer.0.load(Relaxed)).sum();
         if acquired != operations { Err(LOST) } else { self.lock.check(operations) }
@@ -159,7 +162,7 @@ mod tests {
     use crate::lock::NoLock;
     use crate::told::{Ledger, Told};
 
-    /// What one of so many writers asks for in so many operations.
+    /// What one of so many writers reports in so many operations.
     fn told(habits: Habits, writers: u32, operations: u64) -> Ledger {
         let mut shared: LockTorture<NoLock, Told> = LockTorture::new(NoLock, habits, writers);
         let mut client = shared.client(9, writers - 1);
@@ -177,14 +180,14 @@ mod tests {
             let expected = OPERATIONS / 4 / u64::from(writers) * 2000;
             assert!(short.abs_diff(expected) < expected / 50, "{short} is not {expected}");
         }
-        // In a short run the long ones, 500 ns for each operation of a lone writer, are there as well.
+        // A short run has long delays as well: 500 ns per operation of a lone writer.
         let habits = Habits { short: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER.in_little_time() };
         let long = told(habits, 1, OPERATIONS).delay;
         let expected = OPERATIONS * 500;
         assert!(long.abs_diff(expected) < expected / 10, "{long} is not {expected}");
         let Ledger { delay, nap, .. } =
             told(Habits { short: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER }, 1, 4 * OPERATIONS);
-        // 10 and 2 are expected.
+        // The expected numbers are 10 and 2.
         assert!((4..20).contains(&(delay / 100_000_000)) && delay % 100_000_000 == 0, "{delay}");
         assert!((1..8).contains(&(nap / 1_000_000)) && nap % 1_000_000 == 0, "{nap}");
     }

@@ -1,10 +1,13 @@
 //! # Producers, consumers, and a bounded queue between them
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ: three consumers,
-//! the other threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a lock that is
-//! first come, first served, producers acquire it only to find the queue full, wait, and acquire it again: three
-//! acquisitions for each message. Under a lock that restricts who circulates a small balanced set does: two.
-//! **Departure.** The queue is full when it begins, as it would be after a while.
+//! Threads pass messages through a queue of limited size, and wait when it is full or empty. Use it to measure the cost
+//! of waiting on condition variables under a lock.
+//!
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.7, figure 10, after the benchmark of COZ. There are three
+//! consumers, and the other threads produce; a queue of 10,000 messages, a lock, and two condition variables. Under a
+//! FIFO lock, producers acquire it only to find the queue full, wait, and acquire it again: three acquisitions for each
+//! message. Under a lock with concurrency restriction, a small balanced set of threads circulates: two acquisitions.
+//! **Departure.** The queue is full at the start, as it would be after a while.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -13,20 +16,20 @@ use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::wait::Condition;
 
-/// How much there is.
+/// The sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// The first so many clients consume.
     pub consumers: u32,
-    /// Messages that the queue holds; at least one.
+    /// The capacity of the queue in messages; at least one.
     pub bound: u32,
-    /// How long it takes to put a message into the queue or to take one out, in ns, on a ground where computing costs
-    /// only what is told.
+    /// The cost of putting a message into the queue or taking one out, in ns, on backends where only reported computing
+    /// takes time.
     pub message_ns: u32,
 }
 
 impl Traffic {
-    /// The paper's.
+    /// The paper's values.
     pub const PAPER: Self = Self { consumers: 3, bound: 10_000, message_ns: 10 };
 
     const MESSAGES_PER_LINE: u32 = 16;
@@ -37,18 +40,18 @@ pub struct ProducerConsumer<L: Lock, C: Condition, G: Backend = Here> {
     lock: OwnLine<L>,
     not_full: OwnLine<C>,
     not_empty: OwnLine<C>,
-    /// Messages in the queue, and how many were ever put in and taken out. Changed by the lock's holder only; atomic,
-    /// for a lock may not exclude.
+    /// The number of messages in the queue, and how many were ever put in and taken out. Only the lock's holder changes
+    /// them. They are atomic because the lock under test may not exclude.
     filled: OwnLine<AtomicU32>,
     put: AtomicU64,
     taken: AtomicU64,
     traffic: Traffic,
     ring: G::Lines,
-    /// Somebody has had enough: nobody waits any more.
+    /// A client has retired: no thread waits any more.
     over: AtomicBool,
 }
 
-/// One thread's part: whether it consumes.
+/// The state of one thread: whether it consumes.
 pub struct Client {
     consumes: bool,
 }
@@ -69,7 +72,7 @@ impl<L: Lock, C: Condition, G: Backend> ProducerConsumer<L, C, G> {
         }
     }
 
-    /// Waits, with the lock held, until the queue is not as full as `blocked`; whether it is so.
+    /// Waits, with the lock held, until the queue's fill level is not `blocked`. Returns false if the run is over.
     fn wait_while(&self, condition: &C, blocked: u32) -> bool {
         while self.filled.0.load(Relaxed) == blocked {
             if self.over.load(Relaxed) {
@@ -80,7 +83,7 @@ impl<L: Lock, C: Condition, G: Backend> ProducerConsumer<L, C, G> {
         true
     }
 
-    /// The line of that message.
+    /// The line of the message with this number.
     fn line(&self, number: u64) -> u32 {
         (number % u64::from(self.traffic.bound)) as u32 / Traffic::MESSAGES_PER_LINE
     }
@@ -129,7 +132,7 @@ impl<L: Lock, C: Condition, G: Backend> Workload for ProducerConsumer<L, C, G> {
         if client.consumes { self.consume() } else { self.produce() }
     }
 
-    /// A message is conveyed when it is consumed.
+    /// A message counts when it is consumed.
     fn counts(&self, client: &Client) -> bool {
         client.consumes
     }
@@ -154,7 +157,7 @@ mod tests {
     use crate::lock::NoLock;
     use crate::told::{Ledger, Told};
 
-    /// Nobody ever waits.
+    /// A condition for tests in which no thread ever waits.
     struct Never;
 
     impl Condition for Never {
@@ -178,7 +181,7 @@ mod tests {
         assert_eq!(Ledger::take(), Ledger { reads: 100, writes: 100, worked: 2000, ..Ledger::default() });
         assert_eq!(queue.check(200), Ok(()));
         queue.retire(consumer);
-        queue.operate(&mut producer); // The queue is full, and nobody waits any more.
+        queue.operate(&mut producer); // The queue is full, and no thread waits any more.
         assert_eq!(queue.check(201), Ok(()));
         queue.filled.0.store(7, Relaxed);
         assert!(queue.check(201).is_err());

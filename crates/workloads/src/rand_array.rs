@@ -1,30 +1,34 @@
 //! # Random reads from large arrays
 //!
-//! **Source.** Malthusian locks (EuroSys 2017), section 6.1, figures 3 and 4, there RandArray: under a central lock
-//! each thread reads elements of a shared array, chosen at random; outside, more elements of an array of its own. The
-//! arrays compete for the last-level cache: the fewer threads circulate, the more of the shared one stays in it.
-//! **Departure.** The paper's arrays lie on large pages, so that the TLB plays no part. Here they lie where memory is.
+//! Threads read large arrays at random, inside and outside the lock. Use it to measure how concurrency restriction
+//! keeps data in a shared cache.
+//!
+//! **Source.** Malthusian locks (EuroSys 2017), section 6.1, figures 3 and 4, called RandArray there. Under a central
+//! lock, each thread reads random elements of a shared array. Outside, it reads more elements of an array of its own.
+//! The arrays compete for the last-level cache: the fewer threads circulate, the more of the shared array stays in it.
+//! **Departure.** The paper's arrays are on large pages, so that the TLB plays no part. Here they are in ordinary
+//! memory.
 
 use crate::Workload;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
 
-/// How much there is, and how much of it is read.
+/// The sizes, and the number of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reads {
     /// 32-bit integers in each array; at least one.
     pub integers: u32,
     /// Reads from the shared array, under the lock.
     pub inside: u32,
-    /// Reads from the thread's own array.
+    /// Reads from the thread's own array, outside the lock.
     pub outside: u32,
-    /// How long it takes to choose an element, in ns, on a ground where computing costs only what is told.
+    /// The cost of choosing an element, in ns, on backends where only reported computing takes time.
     pub draw_ns: u32,
 }
 
 impl Reads {
-    /// The paper's: arrays of 1 MiB; at best five threads do five times as much as one.
+    /// The paper's values: arrays of 1 MiB; at best, five threads complete five times as much as one.
     pub const PAPER: Self = Self { integers: 256 << 10, inside: 100, outside: 400, draw_ns: XorShift::DRAW_NS };
 
     const INTEGERS_PER_LINE: u32 = 16;
@@ -38,7 +42,7 @@ impl Reads {
         G::lines(self.lines())
     }
 
-    /// Reads so many elements.
+    /// Reads `times` random elements.
     fn read<G: Backend>(&self, array: &G::Lines, times: u32, random: &mut XorShift) {
         G::worked(times * self.draw_ns);
         array.read_all((0..times).map(|_| random.below(self.integers) / Self::INTEGERS_PER_LINE));
@@ -52,7 +56,7 @@ pub struct RandArray<L: Lock, G: Backend = Here> {
     shared: G::Lines,
 }
 
-/// One thread's part: its array.
+/// The state of one thread: its array.
 pub struct Client<G: Backend = Here> {
     random: XorShift,
     own: G::Lines,

@@ -1,16 +1,17 @@
-//! Chance: Marsaglia's xorshift with 64 bits of state, one for each thread.
+//! Random numbers: Marsaglia's xorshift with 64 bits of state, one generator per thread.
 
 /// A generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct XorShift(u64);
 
 impl XorShift {
-    /// About how long it takes to draw a number, in ns: for grounds on which computing costs only what is told.
+    /// About how long drawing a number takes, in ns: for backends where only reported computing takes time.
     pub const DRAW_NS: u32 = 2;
 
-    /// The generator of one of several clients: streams of neighbouring clients have nothing in common.
+    /// The generator of one of several clients. The streams of neighbouring clients are unrelated.
     pub fn new(seed: u64, client: u32) -> Self {
-        // Two steps of a mixer (Steele and others' SplitMix64), for the state must not be zero, nor simply related.
+        // Two steps of a mixer (Steele and others' SplitMix64): the state must not be zero, nor simply related to the
+        // seed.
         let mut state = seed ^ (u64::from(client) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for _ in 0..2 {
             state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,7 +29,7 @@ impl XorShift {
         self.0
     }
 
-    /// A number below `limit`, each as likely as the others but for less than `limit` parts in 2³² (one in a million
+    /// A number below `limit`. Each is equally likely, except for less than `limit` parts in 2³² (one in a million
     /// below 4096).
     #[inline]
     pub fn below(&mut self, limit: u32) -> u32 {

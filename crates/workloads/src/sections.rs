@@ -1,14 +1,14 @@
 //! # Any sequence of critical sections
 //!
 //! A loop of steps: work outside, or a section under one of two locks that computes and touches lines of that lock's
-//! data. With it the loops of other programs are rebuilt from what is published about them.
+//! data. It rebuilds the loops of other programs from published figures.
 //!
 //! **Source.** The cover letter of the CNA kernel patch (v10, 2020), its tables of open1, lock2 and leveldb, on four
-//! sockets. **Method.** Of each table two numbers are used, both in operations per µs, and of the kernel without the
-//! patch: throughput of one thread, `t`, and the highest of any number of threads, `p`. One thread is never delayed by
-//! others, so that an operation takes it `1 / t`, everything included. At the peak the busiest lock is taken to be busy
-//! all the time, so that it is held for `1 / p` of an operation. The rest of the tables is what a simulation may be
-//! compared with.
+//! sockets. **Method.** Two numbers of each table are used, both in operations per µs and of the kernel without the
+//! patch: the throughput of one thread, `t`, and the highest throughput of any number of threads, `p`. Other threads
+//! never delay a single thread, so its operations take `1 / t`, everything included. At the peak, the busiest lock is
+//! assumed to be busy all the time, so each operation holds it for `1 / p`. The rest of the tables can be compared with
+//! a simulation.
 //!
 //! | loop | `t` | `p` | one operation | the busiest lock in it |
 //! |---|---|---|---|---|
@@ -16,22 +16,22 @@
 //! | [`LOCK2`] | 1.581 | 5.240 (4 threads) | 632 ns | 190 ns |
 //! | [`LEVELDB_READRANDOM`] | 0.530 | 0.839 (2 threads) | 1886 ns | 1191 ns |
 //!
-//! ## What is assumed
-//! 1. What the lock itself and touching lines cost one thread is little: it is not subtracted from the section's
-//!    length.
-//! 2. will-it-scale ties its threads to cores, one socket after the other (its `main.c`;
-//!    `flashlock simulate --place packed`), so that those of the peaks were on one socket. What it takes to hand the
-//!    lock over and to carry the lines there, `TRAVEL`, is part of `1 / p`, but is the simulator's to add, so it is
-//!    subtracted. Nothing is left of the sections of open1 and lock2. For leveldb, whose mutex is a futex, waking
-//!    sleepers is part of `1 / p`, too, and is not subtracted. Its threads are tied to nothing; but Linux wakes a
-//!    sleeper near who wakes it, which gathers them on one socket as long as there is room.
-//! 3. Which sections there are follows from the programs and CNA's table 1; that those of one lock are equally long,
-//!    how many lines they touch, and all about a loop's second lock is guessed. Guesses are at the constants.
-//! 4. Work outside takes three to five quarters of its length, each as likely. Were it always equally long, threads
-//!    would fall into step with each other, as those of no real program do, and small differences between locks decide
-//!    who then waits for whom.
-//! 5. The locks of open1 and lock2 are a kernel's spin locks, which disable preemption: so does `flashlock simulate`,
-//!    and nobody else.
+//! ## Assumptions
+//! 1. The lock itself and touching its lines cost one thread little: this is not subtracted from the section's length.
+//! 2. will-it-scale ties its threads to cores, one socket after the other (its `main.c`; `flashlock simulate --place
+//!    packed`), so those at the peaks were on one socket. `TRAVEL`, the time to hand the lock over and to carry the
+//!    lines there, is part of `1 / p`, but the simulator adds it itself, so it is subtracted. Nothing is left of the
+//!    sections of open1 and lock2. For leveldb, whose mutex is a futex, waking sleeping waiters is part of `1 / p`,
+//!    too, and is not subtracted. Its threads are not tied to CPUs, but Linux wakes a thread near its waker, which
+//!    gathers them on one socket as long as there is room.
+//! 3. The list of sections follows from the programs and CNA's table 1. The rest is guessed: that the sections of one
+//!    lock are equally long, how many lines they touch, and all about a loop's second lock. The guesses are at the
+//!    constants.
+//! 4. Work outside takes three to five quarters of its nominal length, uniformly distributed. If its length were
+//!    constant, threads would fall into step with each other, unlike those of real programs. Then small differences
+//!    between locks would decide which thread waits for which.
+//! 5. The locks of open1 and lock2 are a kernel's spin locks, which disable preemption. `flashlock simulate` does so,
+//!    but a native run does not.
 
 use alloc::vec::Vec;
 
@@ -43,9 +43,9 @@ use crate::random::XorShift;
 /// One of the two locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The busier one, in the loops below.
+    /// The busier lock, in the loops below.
     A,
-    /// The other one.
+    /// The other lock.
     B,
 }
 
@@ -54,30 +54,30 @@ pub enum Which {
 pub enum Step {
     /// Work without a lock.
     Outside {
-        /// How much.
+        /// Its length.
         ns: u32,
-        /// Up to so many ns less or more, each as likely.
+        /// The length varies uniformly by up to so many ns.
         varies: u32,
     },
     /// A critical section.
     Inside {
-        /// Under which lock.
+        /// The lock.
         lock: Which,
-        /// How much it computes.
+        /// How long it computes.
         ns: u32,
-        /// So many lines of the lock's data are written, always the same ones.
+        /// How many lines of the lock's data it writes: always the same ones.
         writes: u32,
-        /// And so many others are read.
+        /// How many other lines it reads.
         reads: u32,
     },
 }
 
-/// What the lock and its data take, in ns, from core to core of one socket. It is not computing, and machines add it.
-/// An assumption: a section that computes nothing takes 327 (open1) and 326 (lock2) on the simulated four sockets when
-/// eight threads of one of them want it.
+/// The time for the lock and its data to go from core to core of one socket, in ns. It is not computing, and machines
+/// add it. It is an assumption: a section that computes nothing takes 327 ns (open1) and 326 ns (lock2) on the
+/// simulated machine with four sockets when eight threads of one socket compete for it.
 const TRAVEL: u32 = 320;
 
-/// What one of so many operations in a ms takes.
+/// The time of one operation at `per_ms` operations per ms.
 const fn ns_each(per_ms: u32) -> u32 {
     1_000_000 / per_ms
 }
@@ -90,9 +90,9 @@ const fn inside(lock: Which, ns: u32, writes: u32, reads: u32) -> Step {
     Step::Inside { lock, ns, writes, reads }
 }
 
-/// will-it-scale's open1, by threads: each opens and closes a file of its own, all in one directory. A is the table of
-/// open files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps; one
-/// is read). B is the directory's reference count, taken and dropped (one line); half as long as A.
+/// will-it-scale's open1, with threads: each opens and closes a file of its own, all in one directory. A is the table
+/// of open files, locked to take a descriptor and to give it back (three lines are written: next free, two bit maps;
+/// one is read). B is the directory's reference count, taken and dropped (one line); half as long as A.
 pub const OPEN1: [Step; 8] = {
     const A: u32 = (ns_each(1675) / 2).saturating_sub(TRAVEL);
     const B: u32 = A / 2;
@@ -109,7 +109,7 @@ pub const OPEN1: [Step; 8] = {
     ]
 };
 
-/// will-it-scale's lock2, by threads: each locks and unlocks the same file through `fcntl`; one such call is an
+/// will-it-scale's lock2, with threads: each locks and unlocks the same file through `fcntl`; one such call is an
 /// operation. A is the file's list of locks (two lines are written: the list, a lock; one is read).
 pub const LOCK2: [Step; 2] = {
     const A: u32 = ns_each(5240).saturating_sub(TRAVEL);
@@ -117,8 +117,8 @@ pub const LOCK2: [Step; 2] = {
 };
 
 /// leveldb's readrandom: A is the database's mutex, locked before and after a search (two lines with reference counts
-/// are written; two are read). A quarter of the work outside comes between two operations. The locks of the cache, of
-/// which there are many, are left out.
+/// are written; two are read). A quarter of the work outside is between two operations. The many locks of the cache are
+/// left out.
 pub const LEVELDB_READRANDOM: [Step; 4] = {
     const A: u32 = (ns_each(839) / 2).saturating_sub(TRAVEL);
     const REST: u32 = ns_each(530) - 2 * A;
@@ -133,7 +133,7 @@ pub const ONE_IN_SIX: [Step; 2] = [Step::Outside { ns: 5000, varies: 0 }, inside
 struct Guarded<L, G: Backend> {
     lock: Counted<L>,
     lines: G::Lines,
-    /// How many of its sections an operation has.
+    /// The number of its sections in an operation.
     sections: u64,
 }
 
@@ -158,20 +158,20 @@ impl<L: Lock, G: Backend> Guarded<L, G> {
     }
 }
 
-/// Two locks, and what is done with them.
+/// Two locks, and the steps of an operation.
 pub struct Sections<L: Lock, G: Backend = Here> {
     a: Guarded<L, G>,
     b: Guarded<L, G>,
     steps: Vec<Step>,
 }
 
-/// One thread's part. Not shared.
+/// The state of one thread. Not shared.
 pub struct Client {
     random: XorShift,
 }
 
 impl<L: Lock, G: Backend> Sections<L, G> {
-    /// An operation is all of these steps, in this order.
+    /// An operation consists of all these steps, in this order.
     pub fn new(a: L, b: L, steps: &[Step]) -> Self {
         Self { a: Guarded::new(a, Which::A, steps), b: Guarded::new(b, Which::B, steps), steps: steps.to_vec() }
     }
@@ -222,7 +222,7 @@ mod tests {
         (Ledger::take(), shared)
     }
 
-    /// How long a lock is held in one operation at the peak, in ns.
+    /// How long an operation holds a lock at the peak, in ns.
     fn held(steps: &[Step], which: Which) -> u32 {
         let ns = |step: &Step| match step {
             Step::Inside { lock, ns, .. } if *lock == which => *ns + TRAVEL,

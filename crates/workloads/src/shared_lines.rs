@@ -1,22 +1,24 @@
 //! # Sections that access shared lines
 //!
-//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1: threads
-//! execute sections again and again, with a delay in between, which sets how contended the lock is. A section reads and
-//! writes some shared lines, which sets what is lost if they travel. Each line says where the next one is, so that
-//! accesses do not overlap. Section 4.2, figure 13: eleven such locks, of which two are used far more than the others.
+//! Sections read and write a chain of shared cache lines. Use it to compare locks that run sections on a server with
+//! ordinary locks.
+//!
+//! **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core Locking*, USENIX ATC 2012, section 4.1. Threads
+//! repeatedly execute sections with a delay in between, which determines the lock's contention. A section reads and
+//! writes some shared lines, which determines the cost of moving them between cores. Each line names the next one, so
+//! accesses do not overlap. Section 4.2, figure 13: eleven such locks, two of which are used far more than the others.
 //!
 //! | job | locks | lines of a section | delay |
 //! |---|---|---|---|
 //! | [`Job::LINES`] | 1 | 1 (1 to 30) | 100 cycles to 2,000,000 |
-//! | [`Job::ELEVEN`] | 11, two of them hot | 1 | 27.5 times what a section computes, in the mean |
+//! | [`Job::ELEVEN`] | 11, two of them hot | 1 | 27.5 times the computing in a section, on average |
 //!
-//! ## What is assumed
-//! 1. The delay is up to an eighth shorter or longer, each as likely. Were it always equally long, threads would fall
-//!    into step with each other.
-//! 2. The paper says nothing of what Berkeley DB does between sections, nor how long these are. Figure 13 has one
-//!    server with 38.9 sections a scan (a use rate of 81 % of 48 cores). [`Job::ELEVEN`]'s delay was set so that the
-//!    simulated one has as many; between no delay and twice that, each as likely. One section in 128 is of one of the
-//!    other nine locks: a guess.
+//! ## Assumptions
+//! 1. The delay varies uniformly by up to an eighth. If it were constant, threads would fall into step with each other.
+//! 2. The paper does not describe what Berkeley DB does between sections, nor how long the sections are. In figure 13,
+//!    one server has 38.9 sections a scan (a use rate of 81 % of 48 cores). [`Job::ELEVEN`]'s delay was chosen so that
+//!    the simulated server has as many. It is uniformly distributed between zero and twice the mean. One section in 128
+//!    is of one of the other nine locks: a guess.
 
 use alloc::vec::Vec;
 use core::array;
@@ -31,22 +33,22 @@ use crate::random::XorShift;
 /// What threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// So many locks are used in all sections but one of [`RARE`]: at least one, and not more than there are.
+    /// All sections use one of so many locks, except one in [`RARE`]: at least one, and at most as many as there are.
     pub hot: u32,
     /// How many lines a section reads and writes, one after the other: at least one.
     pub lines: u32,
-    /// How long it computes besides, in ns.
+    /// How long a section computes in addition, in ns.
     pub inside: u32,
-    /// Between two sections, in ns,
+    /// The delay between two sections, in ns,
     pub delay: u32,
-    /// and up to so much less or more.
+    /// which varies by up to so many ns.
     pub varies: u32,
 }
 
 /// Figure 13's locks.
 pub const ELEVEN: usize = 11;
 
-/// One section of so many is of a lock that is not hot, if there is one.
+/// One section in so many is of a lock that is not hot, if there is one.
 pub const RARE: u32 = 128;
 
 impl Job {
@@ -56,22 +58,22 @@ impl Job {
     /// Figure 13.
     pub const ELEVEN: Self = Self { hot: 2, lines: 1, inside: 1_000, delay: 27_500, varies: 27_500 };
 
-    /// With that many lines.
+    /// The same with so many lines.
     pub const fn with_lines(self, lines: u32) -> Self {
         Self { lines, ..self }
     }
 
-    /// With a delay of so many ns, an eighth less or more.
+    /// The same with a delay of so many ns, which varies by an eighth.
     pub const fn with_delay(self, delay: u32) -> Self {
         Self { delay, varies: delay / 8, ..self }
     }
 }
 
-/// A lock and its lines. The lock comes first: which sets of a simulated cache it is in, it says by its place.
+/// A lock and its lines. The lock is the first field, because its address determines its set in the simulated caches.
 #[repr(C)]
 struct Guarded<L, G: Backend> {
     lock: OwnLine<L>,
-    /// Each counts the sections, and so says that the next line is the next one.
+    /// Each line counts the sections, and so names the line after it as the next one.
     lines: Vec<OwnLine<AtomicU64>>,
     told: G::Shadow,
 }
@@ -86,38 +88,38 @@ impl<L: Lock, G: Backend> Guarded<L, G> {
         self.lock.0.section(|| {
             let mut at = 0;
             while let Some(line) = self.lines.get(at) {
-                // What a holder wrote before is seen as anything that it wrote.
+                // The lock makes the last holder's writes visible, as all its writes.
                 self.told.follow(at as u32);
                 let count = line.0.load(Relaxed);
                 self.told.write(at as u32);
                 line.0.store(count + 1, Relaxed);
-                // Always 1 more, but only who has loaded the count knows that.
+                // Always 1 more, but only a thread that has loaded the count knows that.
                 at += 1 + (black_box(count) >> 63) as usize;
             }
             G::work(random, inside);
         });
     }
 
-    /// How many sections each line has counted, if all have the same.
+    /// How many sections each line has counted, if all agree.
     fn counted(&self) -> Option<u64> {
         let count = self.lines.first()?.0.load(Relaxed);
         self.lines.iter().all(|line| line.0.load(Relaxed) == count).then_some(count)
     }
 }
 
-/// So many locks with lines. They are part of it: it is the workload that is placed in simulated memory.
+/// So many locks with lines. The lines are part of it, because the whole workload is placed in simulated memory.
 pub struct SharedLines<L: Lock, G: Backend = Here, const LOCKS: usize = 1> {
     locks: [Guarded<L, G>; LOCKS],
     job: Job,
 }
 
-/// One thread's part. Not shared.
+/// The state of one thread. Not shared.
 pub struct Client {
     random: XorShift,
 }
 
 impl<L: Lock, G: Backend, const LOCKS: usize> SharedLines<L, G, LOCKS> {
-    /// `lock` makes each.
+    /// `lock` makes each lock.
     pub fn new(mut lock: impl FnMut() -> L, job: Job) -> Self {
         Self { locks: array::from_fn(|_| Guarded::new(lock(), job.lines.max(1))), job }
     }

@@ -1,4 +1,4 @@
-//! A ground for tests that only writes down what it is told, each thread for itself.
+//! A backend for tests that only records what each thread reports.
 
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::ground::{Backend, Lines};
 use crate::random::XorShift;
 
-/// What a thread has asked for. Times are in ns.
+/// What a thread has reported. Times are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ledger {
     pub(crate) reads: u64,
@@ -24,7 +24,7 @@ std::thread_local! {
 }
 
 impl Ledger {
-    /// What has been written down since the last time.
+    /// What the thread has reported since the last call.
     pub(crate) fn take() -> Self {
         LEDGER.take()
     }
@@ -36,7 +36,7 @@ impl Ledger {
     }
 }
 
-/// Takes no time and has no memory.
+/// A backend that takes no time and has no memory.
 pub(crate) struct Told;
 
 /// How often each line was touched.

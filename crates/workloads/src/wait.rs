@@ -1,4 +1,4 @@
-//! What a workload asks of a condition variable, and of a semaphore.
+//! What a workload needs from a condition variable and from a semaphore.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::lock::Lock;
 
 /// A condition variable.
 pub trait Condition: Sync {
-    /// Releases the lock, waits to be woken, and acquires it again. It may return for no reason.
+    /// Releases the lock, waits to be woken, and acquires it again. It may return without a wake-up.
     fn wait(&self, lock: &impl Lock);
     /// Wakes one waiter, if there is one.
     fn signal(&self);
@@ -23,12 +23,12 @@ pub trait Condition: Sync {
 pub enum Waiting {
     /// They sleep.
     Sleeping,
-    /// They poll, for however long it takes.
+    /// They poll, however long it takes.
     Polling,
 }
 
 impl Waiting {
-    /// While the word holds `expected`, or until woken.
+    /// Waits while the word holds `expected`, or until woken.
     fn wait<M: Machine>(self, word: &M::Word, expected: u32) {
         match self {
             Self::Sleeping => drop(M::park(word, expected, None)),
@@ -37,20 +37,20 @@ impl Waiting {
     }
 }
 
-/// The condition variable of the locks' crate.
+/// The condition variable of `flashlock-locks`.
 pub struct RawCond<M: Machine> {
     queue: CondQueue<M>,
     waiting: Waiting,
 }
 
 impl<M: Machine> RawCond<M> {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub fn new(waiting: Waiting) -> Self {
         Self { queue: CondQueue::new(), waiting }
     }
 }
 
-/// Nobody is moved to a mutex: waiters name none.
+/// Never moves a waiter to a mutex, because waiters name none.
 struct NotMoved;
 
 impl Morph for NotMoved {
@@ -82,7 +82,7 @@ impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
     }
 }
 
-/// The semaphore of the locks' crate.
+/// The semaphore of `flashlock-locks`.
 pub struct RawSem<M: Machine> {
     word: M::Word,
     queue: SemQueue<M>,
@@ -90,7 +90,7 @@ pub struct RawSem<M: Machine> {
 }
 
 impl<M: Machine> RawSem<M> {
-    /// With so many permits.
+    /// A semaphore with so many permits.
     pub fn new(permits: u32, waiting: Waiting) -> Self {
         Self { word: M::Word::new(permits), queue: SemQueue::new(), waiting }
     }
@@ -102,9 +102,9 @@ impl<M: Machine> RawSem<M> {
 
 /// A counting semaphore.
 pub trait Permits: Sync {
-    /// Takes a permit; waits until there is one.
+    /// Takes a permit, and waits if there is none.
     fn take(&self);
-    /// Gives one.
+    /// Returns a permit.
     fn give(&self);
 }
 
@@ -123,7 +123,7 @@ impl<M: Machine<Word: Sync>> Permits for RawSem<M> {
     }
 
     fn give(&self) {
-        // As many as there are buffers: no overflow.
+        // There are at most as many permits as buffers: no overflow.
         let _ = self.semaphore().post();
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of an admission history against their definitions, taken literally.
+//! Checks the metrics of an admission history against literal versions of their definitions.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ fn close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1.0)
 }
 
-/// Half the mean absolute difference of all pairs, relative to the mean.
+/// Half the mean absolute difference of all pairs, divided by the mean.
 fn gini_of_pairs(work: &[u64]) -> f64 {
     let count = work.len() as f64;
     let differences: f64 = work.iter().flat_map(|one| work.iter().map(|other| one.abs_diff(*other) as f64)).sum();
@@ -17,7 +17,7 @@ fn gini_of_pairs(work: &[u64]) -> f64 {
     differences / (count * count) / (2.0 * mean)
 }
 
-/// From each admission back to the same thread's last one.
+/// The distance from each admission back to the same thread's previous one.
 fn times_to_reacquire(history: &[u32]) -> Vec<usize> {
     let back = |at: usize| history[..at].iter().rev().position(|thread| *thread == history[at]);
     let mut times: Vec<usize> = (0..history.len()).filter_map(back).collect();
@@ -50,7 +50,7 @@ proptest! {
         let times = times_to_reacquire(&history);
         match mttr(&history) {
             None => prop_assert!(times.is_empty()),
-            // As many are at most as long as are at least as long, but for the middle.
+            // At most half of the times are below the median, and at most half above.
             Some(median) => {
                 let shorter = times.iter().filter(|time| (**time as f64) < median).count();
                 let longer = times.iter().filter(|time| (**time as f64) > median).count();

@@ -1,5 +1,5 @@
-//! The workloads on this computer, with threads: generic code that compiles for every lock of the catalogue, and that
-//! tells a lock that does not exclude.
+//! The workloads on the host, with threads. The generic code compiles for every lock of the catalogue, and detects a
+//! lock that does not exclude.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ use flashlock_workloads::{KeyValue, Lock, LockTorture, RandArray, Raw, Sections,
 
 type Fifo = Raw<Native, Mcs<SpinThenPark>>;
 
-/// What so many operations of each of so many threads left.
+/// The check's result after so many operations of each of so many threads.
 fn outcome<W: Workload>(mut shared: W, threads: u32, each: u64) -> Result<(), &'static str> {
     thread::scope(|scope| {
         for number in 0..threads {
@@ -37,7 +37,7 @@ fn random_reads_exclude_each_other() {
 
 #[test]
 fn writers_exclude_each_other() {
-    // Often enough to be seen in a short test, and not for long.
+    // Often enough to happen in a short test, and short.
     let habits = Habits {
         long: Seldom { once_in: 200, ns: 20_000 },
         nap: Seldom { once_in: 500, ns: 1000 },
@@ -55,10 +55,10 @@ fn sections_exclude_each_other() {
     }
 }
 
-/// Lets everybody in.
+/// A lock that lets all threads in.
 struct Open;
 
-// SAFETY: it does not keep the promise, which must be seen; the workload below has nothing but atomic data.
+// SAFETY: it breaks the promise, which the test must detect; the workload below has only atomic data.
 unsafe impl Lock for Open {
     fn acquire(&self) {}
     fn release(&self) {}

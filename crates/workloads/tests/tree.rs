@@ -1,4 +1,4 @@
-//! The tree against the standard library's map.
+//! Checks the tree against the standard library's map.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ enum Step {
     Get(u32),
 }
 
-/// Few keys, so that they meet again; more inserts than removes, so that the tree grows.
+/// Few keys, so that they are used repeatedly; more inserts than removes, so that the tree grows.
 fn step() -> impl Strategy<Value = Step> {
     let key = 0..64_u32;
     prop_oneof![

@@ -1,10 +1,10 @@
-//! `flashlock calibrate --delegation`: from when on a server pays on this machine.
+//! `flashlock calibrate --delegation`: measures from which contention on a server pays on this machine.
 //!
 //! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of
-//! *Remote Core Locking* (USENIX ATC 2012). For each delay: how many sections they do under the ordinary lock, and
-//! which share of their time that takes; and how many with a server. As in the paper, the server takes the CPU of a
-//! thread: N threads are compared with N - 1 and a server. The threshold is the share from which the server is always
-//! ahead by [`AHEAD`].
+//! *Remote Core Locking* (USENIX ATC 2012). For each delay it measures how many sections they complete under the
+//! ordinary lock, which share of their time the sections take, and how many sections they complete with a server. As in
+//! the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and a server. The
+//! threshold is the share from which on the server is always ahead by [`AHEAD`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,34 +24,34 @@ use crate::failure::Failure;
 use crate::json;
 use crate::screen::{HEADING, styled};
 
-/// The kind of result; docs/cli/json.md says what its fields mean.
+/// The kind of result; docs/cli/json.md describes its fields.
 const SCHEMA: &str = "flashlock.delegation";
 /// The version of its schema.
 const VERSION: u32 = 1;
 /// Delays between sections, in ns.
 const DELAYS: [u32; 8] = [0, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000];
-/// A server must be so many times as fast.
+/// A server is ahead if it is at least so many times as fast.
 const AHEAD: f64 = 1.05;
-/// More threads than this say nothing more.
+/// The maximum number of threads. More would show nothing new.
 const MOST: usize = 64;
-/// Of the use rate at the threshold a lock keeps its server down to this share.
+/// A lock keeps its server down to this share of the use rate at the threshold.
 const KEEPS: f64 = 0.5;
 
-/// What was measured with one delay.
+/// The measurements with one delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Row {
     delay_ns: u32,
-    /// Sections a second under the ordinary lock, …
+    /// Sections per second under the ordinary lock, …
     ordinary: f64,
     /// … and with a server.
     served: f64,
-    /// Under the ordinary lock: the share of time in sections.
+    /// The share of time in sections, under the ordinary lock.
     share: f64,
     /// The server's use rate, over all scans.
     heat: f64,
 }
 
-/// All of it.
+/// The whole measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Found {
     threads: usize,
@@ -59,7 +59,7 @@ pub(super) struct Found {
     thresholds: Thresholds,
 }
 
-/// Sections a second of so many threads, for so long.
+/// The sections per second of so many threads, measured for `long`.
 fn rate<L: Lock + Send>(lock: L, threads: usize, delay: u32, long: Duration) -> (f64, SharedLines<L, Here>) {
     let mut lock = Some(lock);
     let make = || lock.take().expect("one lock is made");
@@ -94,7 +94,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl Found {
-    /// Measured now.
+    /// Measures now.
     pub(super) fn measure(effort: Effort) -> Result<Self, Failure> {
         let cpus = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = cpus.clamp(2, MOST);
@@ -121,7 +121,7 @@ impl Found {
         Ok(Self { threads, rows, thresholds })
     }
 
-    /// The table of a configuration file, with what it was made from as a comment.
+    /// The table of a configuration file, with a comment on its origin.
     pub(super) fn toml(&self, machine: &Machine, how: &str) -> Result<String, Failure> {
         let (version, date) = (env!("CARGO_PKG_VERSION"), date::now());
         let mut text = format!("# Measured by flashlock {version} ({how}) on {date}: {machine}\n[adaptive]\n");
@@ -129,7 +129,7 @@ impl Found {
         Ok(text)
     }
 
-    /// For people.
+    /// The result as text.
     pub(super) fn text(&self, title: &str, width: u16) -> String {
         let heads = ["delay", "share of time", "ordinary, 1/µs", "served, 1/µs", "served : ordinary"];
         let mut table = table::new(heads, width);
@@ -149,7 +149,7 @@ impl Found {
         format!("{}\n\n{}\n{lines}", styled(HEADING, title), table::text(&table))
     }
 
-    /// For programs.
+    /// The result as JSON.
     pub(super) fn json(&self, machine: &Machine, quick: bool) -> Result<String, Failure> {
         #[derive(Serialize)]
         struct Output<'a> {
@@ -161,7 +161,8 @@ impl Found {
     }
 }
 
-/// What follows from rows of rising delays. A share that a longer delay has, too, decides once: at the longer one.
+/// Derives the thresholds from rows of ascending delays. If a longer delay has the same share, the longer delay
+/// decides.
 fn thresholds(rows: &[Row]) -> Thresholds {
     let ahead = |row: &&Row| row.served >= AHEAD * row.ordinary;
     // From the shortest delay on, as long as the server is ahead.
@@ -176,7 +177,7 @@ fn thresholds(rows: &[Row]) -> Thresholds {
     }
 }
 
-/// Two digits: more would only look like knowledge.
+/// Two digits: more would suggest a precision that is not there.
 fn rounded(value: f64) -> f64 {
     format!("{value:.1e}").parse().unwrap_or(value)
 }

@@ -1,4 +1,4 @@
-//! What goes by distance: lines that travel between CPUs, and what lies in other nodes.
+//! Measures what depends on distance: transfers of lines between CPUs, and accesses to other nodes.
 
 use flashlock_report::statistics::Spread;
 use flashlock_report::units;
@@ -10,8 +10,8 @@ use super::pairs::{self, Remote, Travel};
 use super::{order, shape};
 
 impl Session {
-    /// What travels between all these pairs of CPUs, or a sample; `between` says which they are, `of` what is made of
-    /// it.
+    /// Measures the transfers between all these pairs of CPUs, or a sample. `between` names the pairs, `of` says what
+    /// the figure is the median of.
     fn travels(&mut self, between: &str, all: &[[u32; 2]], of: &'static str) -> Vec<Travel> {
         let pairs = shape::sample(all, self.effort.pairs());
         let (wanted, rounds) = (pairs.len(), self.effort.rounds_of(pairs.len()));
@@ -31,7 +31,7 @@ impl Session {
         travels
     }
 
-    /// What travels so far: the median of pairs of CPUs.
+    /// Measures transfers at this distance: the median over pairs of CPUs.
     pub(super) fn lines(&mut self, distance: u32) {
         let how = "of CPUs of different cores; the figures of lines between CPUs are their medians";
         let travels = self.travels(&format!("distance {distance}"), &self.shape.all_pairs(distance), how);
@@ -64,8 +64,8 @@ impl Session {
         }
     }
 
-    /// What the hardware threads of a core see of each other. The simulation gives them one cache, and takes none of
-    /// it.
+    /// Measures transfers between the hardware threads of a core. The simulation gives them one cache, and does not use
+    /// these figures.
     pub(super) fn siblings(&mut self) {
         let all = self.shape.siblings();
         if all.is_empty() {
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// What a CPU sees of a node so far away.
+    /// Measures a CPU's accesses to a node at this distance.
     fn remote(&mut self, distance: u32) {
         let (effort, pairs) = (self.effort, self.shape.pairs(distance, 2));
         let Self { found, sheet, .. } = self;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::cpu;
 
-    /// Of a machine that seems to have one core with two hardware threads, whatever CPUs these really are.
+    /// On a machine that seems to have one core with two hardware threads, whatever CPUs these really are.
     #[test]
     fn siblings_are_measured_where_there_are_any() {
         let of = |threads| {

@@ -1,54 +1,55 @@
-//! How much is measured, and how much memory that may take.
+//! How much is measured, and how much memory that may use.
 
 use std::fs;
 use std::time::Duration;
 
 use flashlock_report::units;
 
-/// How much is done for a figure.
+/// The effort for each figure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) quick: bool,
 }
 
 impl Effort {
-    /// Of what one CPU measures.
+    /// The number of repetitions of what one CPU measures.
     pub(super) fn repetitions(self) -> usize {
         if self.quick { 5 } else { 15 }
     }
 
-    /// In each of these.
+    /// The number of steps in each repetition.
     pub(super) fn steps(self) -> usize {
         if self.quick { 1 << 15 } else { 1 << 18 }
     }
 
-    /// In which two threads take turns.
+    /// The number of rounds of what two threads measure in turn.
     pub(super) fn rounds(self) -> u32 {
         if self.quick { 20 } else { 200 }
     }
 
-    /// At most so many pairs of CPUs of each distance.
+    /// The maximum number of pairs of CPUs of each distance.
     pub(super) fn pairs(self) -> usize {
         if self.quick { 2 } else { usize::MAX }
     }
 
-    /// Rounds for each of so many pairs of CPUs: fewer where pairs are very many, so that it takes minutes and not
-    /// hours.
+    /// Rounds for each of so many pairs of CPUs. They are fewer if there are very many pairs, so that this takes
+    /// minutes instead of hours.
     pub(super) fn rounds_of(self, pairs: usize) -> u32 {
-        /// A median of fewer says little.
+        /// A median of fewer would say little.
         const FEWEST: u32 = 5;
-        /// With so many pairs each can have all rounds.
+        /// With up to so many pairs, each can have all rounds.
         const MANY: usize = 1000;
         let share = self.rounds() as usize * MANY / pairs.max(1);
         u32::try_from(share).unwrap_or(u32::MAX).clamp(FEWEST, self.rounds())
     }
 
-    /// How long time slices are watched.
+    /// How long time slices are observed.
     pub(super) fn slices(self) -> Duration {
         Duration::from_millis(if self.quick { 100 } else { 500 })
     }
 
-    /// So many bytes to measure the memory behind a last level of so many, of those that are free; else why not.
+    /// How many bytes of the free memory to use to measure the memory behind a last level of `llc` bytes, or why there
+    /// are too few.
     pub(super) fn memory(self, llc: usize, free: Option<usize>) -> Result<usize, String> {
         let shown = |bytes: usize| units::bytes(bytes as u64);
         let free = free.ok_or("how much memory is free is not known (/proc/meminfo)")?;
@@ -64,7 +65,7 @@ impl Effort {
     }
 }
 
-/// Memory that can be had without driving others out, in bytes.
+/// The memory that is available without evicting anything, in bytes.
 pub(super) fn free_memory() -> Option<usize> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;

@@ -1,4 +1,4 @@
-//! What was measured, for programs.
+//! The measurements as JSON.
 
 use flashlock_report::machine::Machine;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::evidence::Evidence;
 use crate::failure::Failure;
 use crate::json;
 
-/// The kind of result; docs/cli/json.md says what its fields mean.
+/// The kind of result; docs/cli/json.md describes its fields.
 const SCHEMA: &str = "flashlock.calibration";
 /// The version of its schema.
 const VERSION: u32 = 1;
@@ -24,7 +24,7 @@ struct Output<'a> {
     description: &'a str,
 }
 
-/// All of it; `description` is what the file says.
+/// The whole result; `description` is the file's contents.
 pub(super) fn json(
     machine: &Machine,
     quick: bool,

@@ -1,4 +1,4 @@
-//! What the operating system takes: calls, wake-ups, switches, sleeps.
+//! Measures the operating system: calls, wake-ups, switches, sleeps.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -14,10 +14,10 @@ use super::effort::Effort;
 use super::own::median;
 use crate::cpu;
 
-/// A thread that did not look at the clock for so long was not running.
+/// If a thread has not read the clock for so long, it was not running.
 const GAP_NS: u64 = 500_000;
 
-/// How long a CPU was idle, in µs, when it is woken up.
+/// How long a CPU is idle, in µs, before it is woken up.
 pub(super) const IDLE_US: [u32; 3] = [0, 50, 500];
 
 /// A futex call that finds nothing to do, in µs.
@@ -42,7 +42,7 @@ pub(super) struct WakeUp {
     pub(super) latency: f64,
 }
 
-/// Wakes a thread on the second CPU from the first (which may be the same) when it has slept for so long.
+/// Wakes a thread on the second CPU from the first (which may be the same) after it has slept for so long.
 pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) -> Option<WakeUp> {
     let rounds = effort.rounds();
     let epoch = Instant::now();
@@ -61,7 +61,7 @@ pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) 
     let wake = || {
         let round = |round| {
             until(|| asleep.load(Acquire) >= round);
-            // It is about to sleep; give it the time to do so, and then to be idle.
+            // It is about to sleep. Give it time to do so, and then to be idle.
             sys::nap(20 + idle_us);
             let start = now();
             word.store(round, Release);
@@ -84,9 +84,9 @@ pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) 
     Some(WakeUp { call: middle(|time| time.0)?, latency: middle(|time| time.1)? })
 }
 
-/// From one thread to another on a CPU, in µs: two threads yield to each other, and count how often the other has been
-/// running meanwhile; what yielding takes when nobody is there is not part of it. (Futexes would not do: a wake-up may
-/// switch at once, and nobody can tell its time from the switch's.)
+/// The time to switch from one thread to another on a CPU, in µs. Two threads yield to each other, and count how often
+/// the other has been running meanwhile. The cost of yielding to no thread is subtracted. (Futexes would not do: a
+/// wake-up may switch at once, so its time and the switch's cannot be separated.)
 pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
     let yields = effort.rounds() * 50;
     let (last, switches) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -114,7 +114,7 @@ pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
     })?
 }
 
-/// How long a thread runs while another wants its CPU, in µs. `None` if they were never seen to take turns.
+/// How long a thread runs while another waits for its CPU, in µs. `None` if the two never took turns.
 pub(super) fn slice(effort: Effort, cpu: u32) -> Option<f64> {
     let stop = AtomicBool::new(false);
     let gaps = cpu::on(cpu, || {
@@ -132,7 +132,7 @@ pub(super) fn slice(effort: Effort, cpu: u32) -> Option<f64> {
     Spread::of(&gaps).map(|gaps| gaps.median)
 }
 
-/// The times for which this thread did not run, in µs, seen from within.
+/// The times for which this thread did not run, in µs, as it observes them itself.
 fn gaps(time: Duration) -> Vec<f64> {
     let start = Instant::now();
     let mut last = start;
@@ -148,7 +148,7 @@ fn gaps(time: Duration) -> Vec<f64> {
     gaps
 }
 
-/// What sleeping for 200 µs takes longer than that, in µs.
+/// How much longer than asked a sleep of 200 µs takes, in µs.
 pub(super) fn timer_slack(effort: Effort) -> Option<f64> {
     const ASKED_US: u32 = 200;
     median(effort, || {
@@ -158,7 +158,7 @@ pub(super) fn timer_slack(effort: Effort) -> Option<f64> {
     })
 }
 
-/// Waits, politely: on one CPU the other thread needs it.
+/// Waits, and yields meanwhile: on one CPU, the other thread needs it.
 fn until(done: impl Fn() -> bool) {
     while !done() {
         sys::yield_now();

@@ -1,5 +1,5 @@
-//! Cache lines in a cycle, each naming the next: who walks it waits for one line after the other, and no prefetcher
-//! knows which comes next.
+//! Cache lines in a cycle, in which each names the next. A walk waits for one line after the other, and no prefetcher
+//! knows which line is next.
 
 use std::hint::black_box;
 use std::ptr;
@@ -16,17 +16,17 @@ const HUGE_PAGE: usize = 2 << 20;
 
 #[repr(align(64))]
 struct Line {
-    /// A linked line, or null if this one is not linked.
+    /// The next line, or null if this line is not linked.
     next: AtomicPtr<Line>,
 }
 
-/// What is done to each line of a walk.
+/// How a walk accesses each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// It is read.
+    /// It reads the line.
     Load,
-    /// It is made this CPU's own: a compare-and-swap that finds another value, which asks for the line all the same (on
-    /// x86-64).
+    /// It makes the line this CPU's own, by a compare-and-swap that finds another value but requests the line all the
+    /// same (on x86-64).
     Cas,
 }
 
@@ -36,17 +36,16 @@ pub(super) enum Touch {
 /// stays where it is until it is dropped.
 pub(super) struct Lines {
     mapping: Mapping,
-    /// Lines of the mapping that are used, and which of them are linked: each so-manieth.
+    /// The number of lines of the mapping in use, and the stride: every `stride`-th line is linked.
     count: usize,
     stride: usize,
-    /// Where the next walk goes on: one that began anew would find in a cache what the last one left there.
+    /// Where the next walk starts. A walk from the beginning would find in a cache what the last one left there.
     at: AtomicPtr<Line>,
 }
 
 impl Lines {
-    /// `bytes` of memory of the NUMA node where the caller runs, every `stride`-th line of it in a cycle of random
-    /// order. It lies in large pages if the system has some to give, so that finding pages takes no time. `None`
-    /// without memory.
+    /// `bytes` of memory of the caller's NUMA node, with every `stride`-th line in a cycle of random order. It is in
+    /// large pages if the system has some, so that address translation takes no time. `None` if there is no memory.
     pub(super) fn new(bytes: usize, stride: usize) -> Option<Self> {
         Self::advised(bytes, stride, libc::MADV_HUGEPAGE)
     }
@@ -71,7 +70,7 @@ impl Lines {
         Some(Self { mapping, count, stride, at })
     }
 
-    /// How many lines are linked.
+    /// The number of linked lines.
     pub(super) fn linked(&self) -> usize {
         self.count.div_ceil(self.stride)
     }
@@ -87,8 +86,8 @@ impl Lines {
         }
     }
 
-    /// Reads every linked line that no cache has, so that this CPU's caches have them alone, and unwritten. `false` if
-    /// nothing drops lines from all caches here.
+    /// Reads every linked line after dropping it from all caches, so that this CPU's caches own it exclusively and
+    /// unmodified. `false` if no instruction drops lines from all caches here.
     pub(super) fn read_alone(&self) -> bool {
         let dropped = self.used().iter().step_by(self.stride).all(drop_from_caches);
         fence();
@@ -96,7 +95,7 @@ impl Lines {
         dropped
     }
 
-    /// Walks so many steps; ns per step.
+    /// Walks `steps` steps. Returns the ns per step.
     pub(super) fn walk(&self, steps: usize, touch: Touch) -> f64 {
         match touch {
             Touch::Load => self.walk_by(steps, |next| next.load(Relaxed)),
@@ -119,12 +118,11 @@ impl Lines {
     }
 }
 
-/// Drops a line from the caches of all CPUs; what was modified of it is in memory then. `false` where no program can do
-/// that.
+/// Drops a line from the caches of all CPUs, after writing it to memory if it was modified. `false` if no program can
+/// do that.
 #[cfg(target_arch = "x86_64")]
 fn drop_from_caches(line: &Line) -> bool {
-    // SAFETY: every x86-64 has the instruction, and it changes nothing that a program can see of the line, which is
-    // borrowed.
+    // SAFETY: every x86-64 CPU has the instruction, and it changes nothing visible of the line, which is borrowed.
     unsafe { core::arch::x86_64::_mm_clflush(ptr::from_ref(line).cast()) };
     true
 }
@@ -134,17 +132,17 @@ fn drop_from_caches(_: &Line) -> bool {
     false
 }
 
-/// What comes later in the program waits until lines have been dropped.
+/// Later accesses of the program wait until lines have been dropped.
 #[cfg(target_arch = "x86_64")]
 fn fence() {
-    // SAFETY: every x86-64 has the instruction, which touches nothing.
+    // SAFETY: every x86-64 CPU has the instruction, which touches nothing.
     unsafe { core::arch::x86_64::_mm_mfence() };
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn fence() {}
 
-/// Memory of the system's, zeroed, which is given back when it is dropped.
+/// Zeroed memory from the system, which is returned when this is dropped.
 struct Mapping {
     start: *mut u8,
     bytes: usize,
@@ -156,28 +154,28 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Whole large pages, and one more, for those need not begin where the mapping does.
+    /// Whole large pages, and one more, because large pages need not start where the mapping does.
     fn new(bytes: usize, advice: i32) -> Option<Self> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE) + HUGE_PAGE;
         let start = sys::map_anonymous(bytes)?;
-        // SAFETY: the pages are this mapping's. What comes of advice does not matter.
+        // SAFETY: the pages belong to this mapping. The result of the advice does not matter.
         unsafe { libc::madvise(start.cast(), bytes, advice) };
         Some(Self { start, bytes })
     }
 
-    /// From the first large page on.
+    /// The lines from the first large page on.
     fn lines(&self) -> &[Line] {
         let skipped = self.start.align_offset(HUGE_PAGE);
         let count = (self.bytes - HUGE_PAGE) / LINE;
-        // SAFETY: less than a large page is skipped, so all of them are in the mapping, which lives as long as `self`
-        // is borrowed; they are aligned, and zero is a line that is not linked.
+        // SAFETY: less than a large page is skipped, so all lines are in the mapping, which lives as long as `self` is
+        // borrowed. They are aligned, and an all-zero line is a line that is not linked.
         unsafe { slice::from_raw_parts(self.start.add(skipped).cast(), count) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and nobody borrows from it any more.
+        // SAFETY: the mapping belongs to this value, and nothing borrows from it any more.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }
@@ -206,7 +204,7 @@ mod tests {
             );
             let index = |at: &*mut Line| (*at as usize - first as usize) / LINE;
             assert!(seen.iter().all(|at| index(at) < lines.count && index(at).is_multiple_of(stride)));
-            // What was dropped from the caches is as it was.
+            // Dropping lines from the caches does not change them.
             assert_eq!(lines.read_alone(), cfg!(target_arch = "x86_64"));
             lines.walk(lines.linked(), Touch::Cas);
             assert_eq!(lines.at.load(Relaxed), first);

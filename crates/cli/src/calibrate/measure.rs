@@ -13,21 +13,21 @@ use super::{DEFAULTS, TICK, order, own, plausible};
 use crate::cpu;
 use crate::failure::Failure;
 
-/// What cannot be true is measured so often.
+/// How often an implausible figure is measured.
 pub(super) const TRIES: usize = 3;
 
 /// A machine under measurement.
 pub(super) struct Session {
     pub(super) effort: Effort,
     pub(super) shape: Shape,
-    /// Begins as the machine that has the defaults.
+    /// It starts as the description of the machine with the defaults.
     pub(super) found: Description,
     pub(super) sheet: Sheet,
     progress: ProgressBar,
 }
 
 impl Session {
-    /// Ready to begin.
+    /// A session that is ready to begin.
     pub(super) fn new(effort: Effort, machine: &Topology) -> Result<Self, Failure> {
         let shape = Shape::of(machine);
         let mut found = Description::find(DEFAULTS).map_err(Failure::new)?;
@@ -38,7 +38,7 @@ impl Session {
         for list in
             [&mut latency.llc, &mut latency.transfer, &mut latency.clean, &mut latency.upgrade, &mut latency.dram]
         {
-            // What is farther than all that is known is taken to be as far as the farthest of it.
+            // Distances beyond the known ones are assumed to be like the farthest known one.
             let farthest = list.last().copied().unwrap_or_default();
             list.resize(distances, farthest);
         }
@@ -57,7 +57,7 @@ impl Session {
         Ok(Self { effort, shape, found, sheet, progress })
     }
 
-    /// Measures everything that this process may.
+    /// Measures everything that this process is allowed to.
     pub(super) fn run(&mut self) {
         let home = self.home();
         self.step("caches of this machine");
@@ -88,7 +88,7 @@ impl Session {
         self.progress.set_message(what.to_owned());
     }
 
-    /// The CPU where things are measured that take one: the first that can be had.
+    /// The CPU on which single-CPU measurements run: the first available one.
     fn home(&mut self) -> Option<u32> {
         let mut cpus = self.shape.nodes.iter().flat_map(|node| &node.usable).flatten().copied();
         let home = cpus.find(|&cpu| cpu::on(cpu, || ()).is_some());

@@ -1,19 +1,19 @@
-//! `flashlock calibrate`: measures the machine that it runs on, and describes it for the simulation.
+//! `flashlock calibrate`: measures this machine, and describes it for the simulation.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`shape`] | nodes, cores and caches, from `/sys` |
-//! | [`lines`], [`own`], [`pairs`] | cache lines, what one CPU measures with them, and what two |
+//! | [`lines`], [`own`], [`pairs`] | cache lines; measurements of one CPU, and of two CPUs |
 //! | [`kernel`] | calls, wake-ups, switches, sleeps |
-//! | [`measure`] | all of it, in order, into a description |
-//! | [`distances`], [`system`] | of that, what goes by distance, and what the operating system takes |
-//! | [`delegation`] | from when on a server pays |
+//! | [`measure`] | all measurements in order, into a description |
+//! | [`distances`], [`system`] | the parts that depend on distance and on the operating system |
+//! | [`delegation`] | from which contention on a server pays |
 //! | [`effort`] | how much is measured |
-//! | [`plausible`], [`order`] | what cannot be true of a machine; what is put in order |
-//! | [`sheet`], [`json`] | what was measured, how, and what was not: for people, and for programs |
-//! | [`cpu`] | threads that stay where they are put |
+//! | [`plausible`], [`order`] | impossible figures; putting figures in order |
+//! | [`sheet`], [`json`] | what was measured, how, and what was not: as text and as JSON |
+//! | [`cpu`] | threads that stay on one CPU |
 //!
-//! Figures are medians: on a machine that others use, too, means say more about the others.
+//! Figures are medians: on a shared machine, means mainly reflect the other users.
 
 mod delegation;
 mod distances;
@@ -69,10 +69,10 @@ file is text: edit any value that you know more precisely.
 Exit status: 0 measured, 1 the file exists or cannot be written, or holds what
 cannot be simulated, 2 wrong usage.";
 
-/// Whose numbers stand for what is not measured.
+/// The machine whose values replace those that are not measured.
 const DEFAULTS: &str = "2x26x2";
 
-/// How often the screen shows that it goes on.
+/// How often the screen is updated to show progress.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Measure this machine, for the simulation
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     deliver(args, &machine, &found, &sheet).map(|()| 0)
 }
 
-/// From when on a server pays.
+/// Measures from which contention on a server pays.
 fn delegated(args: &Args) -> Result<u8, Failure> {
     let machine = Machine::here(None);
     let found = delegation::Found::measure(Effort { quick: args.quick })?;
@@ -153,7 +153,7 @@ fn delegated(args: &Args) -> Result<u8, Failure> {
     screen::emit(&found.toml(&machine, how)?).map(|()| 0)
 }
 
-/// Shows what was measured, and then keeps it: whatever fails, measuring it again would take minutes.
+/// Shows the measurements first and then writes them: if writing fails, repeating them would take minutes.
 fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -> Result<(), Failure> {
     let text = found.text();
     let evidence = Evidence::measure();
@@ -189,7 +189,7 @@ fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -
     kept.and(sound)
 }
 
-/// The file's name as a word; else what it is.
+/// The file's name as one word, or a substitute.
 fn name(file: Option<&Path>) -> String {
     let stem = file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
     let plain = stem.unwrap_or_default().replace(|c: char| c.is_control(), " ");
@@ -197,12 +197,12 @@ fn name(file: Option<&Path>) -> String {
     if word.is_empty() { "here".to_owned() } else { word }
 }
 
-/// Finds out before the work whether the file can be written, and leaves things as they are.
+/// Checks before the measurement whether the file can be written, and leaves everything as it was.
 fn check(file: &Path, force: bool) -> Result<(), Failure> {
     let existed = file.exists();
     open(file, force, false).map_err(|error| refused(file, &error))?;
     if !existed {
-        // What cannot be removed is empty, and written later.
+        // If it cannot be removed, it is empty, and is written later.
         let _ = fs::remove_file(file);
     }
     Ok(())
@@ -229,7 +229,7 @@ fn refused(file: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// Minutes of measuring are not lost to one figure that makes no sense.
+    /// Minutes of measuring are not lost because of one impossible figure.
     #[test]
     fn what_cannot_be_simulated_is_written_all_the_same() {
         let file = std::env::temp_dir().join(format!("flashlock-calibrate-{}.toml", std::process::id()));

@@ -1,6 +1,6 @@
-//! What is farther takes no less time, and a description in which it does cannot be simulated. Figures that are nearly
-//! equal come out in the wrong order now and then, and so do copied ones beside measured ones: here they are put in
-//! order, which the sheet says.
+//! Puts figures in order. Farther accesses must not take less time: such a description cannot be simulated. Nearly
+//! equal figures are sometimes measured in the wrong order, and copied figures may not fit the measured ones. This
+//! module puts them in order, and the sheet says so.
 
 use flashlock_report::units::three_digits;
 use flashlock_sim::Description;
@@ -9,7 +9,7 @@ use flashlock_sim::description::Latency;
 use super::DEFAULTS;
 use super::sheet::{Sheet, rounded};
 
-/// As the sheet calls them: loads that hit the first level, …
+/// The sheet's names: loads that hit the first level, …
 pub(super) const L1: &str = "L1 load";
 /// … the second, …
 pub(super) const L2: &str = "L2 load";
@@ -19,14 +19,14 @@ pub(super) const LLC: &str = "last-level load";
 pub(super) const DRAM: &str = "memory load";
 /// … of lines that another core has modified, …
 pub(super) const TRANSFER: &str = "modified line, load";
-/// … or has for itself; …
+/// … or owns exclusively; …
 pub(super) const CLEAN: &str = "unwritten line, load";
-/// … and to make a line one's own that others have, too.
+/// … and making a shared line one's own.
 pub(super) const UPGRADE: &str = "shared line made own";
 
-/// A list of what goes by distance.
+/// A list by distance.
 type List = fn(&mut Latency) -> &mut Vec<f64>;
-/// All of them.
+/// All lists.
 const LISTS: [(&str, List); 5] = [
     (LLC, |all| &mut all.llc),
     (TRANSFER, |all| &mut all.transfer),
@@ -35,26 +35,26 @@ const LISTS: [(&str, List); 5] = [
     (DRAM, |all| &mut all.dram),
 ];
 
-/// A figure of a list as the sheet calls it: with its distance, if there are several.
+/// A figure's name in the sheet, with its distance if there are several.
 pub(super) fn named(what: &str, distance: usize, distances: usize) -> String {
     if distances == 1 { what.to_owned() } else { format!("{what}, distance {distance}") }
 }
 
-/// Puts all latencies in order that must be; `usual` is what was copied from.
+/// Puts all latencies in order that must be in order. `usual` is the machine from which values were copied.
 pub(super) fn settle(found: &mut Description, usual: &Description, sheet: &mut Sheet) {
     levels(&mut found.latency_ns, &usual.latency_ns, sheet);
     for (what, list) in LISTS {
         if what == CLEAN {
-            // Modified lines, which come before them, are in order.
+            // Modified lines, which come before, are already in order.
             alone(&mut found.latency_ns, &usual.latency_ns, sheet);
         }
         by_distance(what, list(&mut found.latency_ns), sheet);
     }
 }
 
-/// The levels of the caches, and memory. A copied one that is no farther than a measured one before it is as much
-/// farther as where it was copied from. Of those that were measured only L2 is raised: the others may be wrong
-/// ([`super::plausible`]).
+/// The levels of the caches, and memory. If a copied figure is not above the figure before it, it is raised: it becomes
+/// as much greater than that one as on the machine from which it was copied. Of the measured figures, only L2 is
+/// raised, because the others may be wrong ([`super::plausible`]).
 fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     let distances = latency.llc.len();
     let names = [L1.to_owned(), L2.to_owned(), named(LLC, 0, distances), named(DRAM, 0, distances)];
@@ -81,8 +81,8 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     }
 }
 
-/// Lines that another core has for itself, where they were not measured and modified ones were: the same share of these
-/// as there.
+/// Lines that another core owns exclusively, if they were not measured but modified lines were: their ratio is the same
+/// as on the other machine.
 fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     let distances = latency.clean.len();
     if !(0..distances).any(|at| sheet.has(&named(TRANSFER, at, distances))) {
@@ -102,8 +102,8 @@ fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
     }
 }
 
-/// One list: copied figures are lowered to measured ones that are farther, and what is then lower than a nearer one is
-/// raised to it.
+/// One list. Copied figures are lowered to measured figures that are farther. Then figures that are lower than a nearer
+/// one are raised to it.
 fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
     let names: Vec<String> = (0..list.len()).map(|at| named(what, at, list.len())).collect();
     let mut least = f64::INFINITY;
@@ -140,7 +140,7 @@ fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
 mod tests {
     use super::*;
 
-    /// The machine that figures are copied from with these measured of it: name, distance, ns.
+    /// The machine from which figures are copied, with these measured ones: name, distance, ns.
     fn settled(distances: usize, measured: &[(&str, usize, f64)]) -> (Description, String) {
         let usual = Description::find(DEFAULTS).unwrap();
         let (mut found, mut sheet) = (usual.clone(), Sheet::default());
@@ -167,7 +167,7 @@ mod tests {
         (found, sheet.source(DEFAULTS))
     }
 
-    /// Whatever is measured, the file can be read: minutes of measuring were lost where it could not.
+    /// Whatever is measured, the file can be read. Minutes of measuring were once lost because it could not.
     #[test]
     fn what_is_farther_and_came_out_lower_is_raised() {
         let measured: Vec<_> = LISTS
@@ -196,7 +196,7 @@ mod tests {
             source.contains("and the 78.0 ns of 2x26x2 are no more than the 125 of last-level load: 183 ns"),
             "{source}"
         );
-        // Nodes of one core each: there is no other core in the same.
+        // Nodes of one core each: no node has a second core.
         let (found, source) = settled(2, &[(TRANSFER, 1, 40.0), (LLC, 0, 125.0), (UPGRADE, 0, 200.0)]);
         assert_eq!(found.latency_ns.transfer, [40.0, 40.0]);
         assert_eq!(found.latency_ns.clean, [34.0, 34.0]);

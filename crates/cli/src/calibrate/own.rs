@@ -1,4 +1,4 @@
-//! What one CPU can measure alone: its clock, its caches, its memory, and what operations on lines of its own take.
+//! What one CPU measures alone: its clock, caches, memory, and operations on its own lines.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,22 +10,22 @@ use super::effort::Effort;
 use super::lines::{LINE, Lines, Touch};
 
 const PAGE: usize = 4096;
-/// More pages than CPUs have translations at hand.
+/// More pages than a CPU's TLB has translations.
 const PAGES: usize = 8 << 10;
 
-/// A line that nobody else uses.
+/// A line that no other CPU uses.
 #[repr(align(128))]
 struct Own(AtomicU64);
 
-/// The middle of some measurements, in ns.
+/// The median of some measurements, in ns.
 pub(super) fn median(effort: Effort, mut measure: impl FnMut() -> f64) -> Option<f64> {
     let times: Vec<f64> = (0..effort.repetitions()).map(|_| measure()).collect();
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// GHz, of a chain of operations that take a cycle each.
+/// The clock in GHz, from a chain of operations that take a cycle each.
 pub(super) fn clock(effort: Effort) -> Option<f64> {
-    /// Of an exclusive or, a rotation and an addition that wait for each other.
+    /// An exclusive or, a rotation and an addition that depend on each other.
     const CYCLES: f64 = 3.0;
     let steps = effort.steps();
     let key = black_box(0x9e37_79b9_7f4a_7c15_u64);
@@ -38,22 +38,22 @@ pub(super) fn clock(effort: Effort) -> Option<f64> {
     Some(CYCLES / ns)
 }
 
-/// A load, in ns, if so many bytes are used in turn. They are memory of the node where the caller runs.
+/// A load, in ns, while so many bytes are used in turn. They are in the memory of the caller's node.
 pub(super) fn load(effort: Effort, bytes: usize) -> Option<f64> {
     walk(effort, &Lines::new(bytes, 1)?)
 }
 
-/// The same of memory that somebody else has made.
+/// The same for memory that another thread has allocated.
 pub(super) fn walk(effort: Effort, lines: &Lines) -> Option<f64> {
     let steps = effort.steps();
     lines.walk(lines.linked().min(4 * steps), Touch::Load);
     median(effort, || lines.walk(steps, Touch::Load))
 }
 
-/// What finding a page takes that is not at hand, in ns: as many lines, once together and once in a page each.
+/// The cost of finding a page that is not in the TLB, in ns: so many lines, once side by side and once in a page each.
 pub(super) fn page_walk(effort: Effort) -> Option<f64> {
     let together = load(effort, PAGES * LINE)?;
-    // A line more than a page, so that all sets of a cache are used.
+    // A page plus a line, so that all sets of a cache are used.
     let stride = PAGE / LINE + 1;
     let apart = walk(effort, &Lines::in_small_pages(PAGES * stride * LINE, stride)?)?;
     Some((apart - together).max(0.0))
@@ -82,12 +82,12 @@ pub(super) fn store(effort: Effort) -> Option<f64> {
     })
 }
 
-/// The instruction that says "I am polling", in ns.
+/// The instruction that signals polling, in ns.
 pub(super) fn pause(effort: Effort) -> Option<f64> {
     median(effort, || per_step(effort.steps() / 16, spin_loop))
 }
 
-/// ns of each of so many steps.
+/// The ns of each of so many steps.
 fn per_step(steps: usize, mut step: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..steps {

@@ -1,7 +1,7 @@
-//! What two CPUs measure together: lines that travel between their caches.
+//! What two CPUs measure together: transfers of lines between their caches.
 //!
-//! Each works through the same lines, one after the other, and the reader is timed. What a line's last owner did to it
-//! decides what is measured; who has the turn is said in a line of its own.
+//! Both work through the same lines, one after the other, and the reader is timed. What the line's last owner did to it
+//! determines what is measured. A separate line says which of them has the turn.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{
@@ -18,19 +18,19 @@ use crate::cpu;
 
 /// Few enough lines for a first level, …
 const FEW: usize = 16 << 10;
-/// … and none beside another, which a prefetcher would bring along.
+/// … and no two adjacent ones, because a prefetcher would fetch both.
 const STANDALONE: usize = 2;
-/// So many lines of another node are read in one go.
+/// How many lines of another node are read at once.
 const MANY: usize = 1 << 14;
 
-/// What travels, in ns.
+/// Transfers, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Travel {
-    /// A load of a line that the other has modified.
+    /// A load of a line that the other CPU has modified.
     pub(super) load: f64,
-    /// A load of a line that the other has read, alone, and not written; `None` where no instruction makes it so.
+    /// A load of a line that only the other CPU has, and has not modified; `None` if no instruction can cause this.
     pub(super) clean: Option<f64>,
-    /// A compare-and-swap on a line that the other has modified.
+    /// A compare-and-swap on a line that the other CPU has modified.
     pub(super) cas: f64,
     /// A compare-and-swap on a line that both have read.
     pub(super) shared: f64,
@@ -40,16 +40,16 @@ pub(super) struct Travel {
     pub(super) stores: f64,
 }
 
-/// What lies in another node, in ns.
+/// Accesses to another node, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Remote {
     /// A load from its last level.
     pub(super) llc: f64,
-    /// A load from its memory, if that was asked for.
+    /// A load from its memory, if requested.
     pub(super) dram: Option<f64>,
 }
 
-/// A word of its own, and whose turn it is.
+/// A word on its own line that says whose turn it is.
 #[repr(align(128))]
 #[derive(Default)]
 struct Turn(AtomicU32);
@@ -57,19 +57,19 @@ struct Turn(AtomicU32);
 impl Turn {
     /// Waits for this turn.
     fn wait(&self, turn: u32) {
-        // Acquire pairs with the Release in `pass`: what was done before is seen, and done in that order.
+        // Acquire pairs with the Release in `pass`: earlier writes are visible, in their order.
         while self.0.load(Acquire) != turn {
             spin_loop();
         }
     }
 
-    /// The next one's turn.
+    /// Passes the turn on.
     fn pass(&self, turn: u32) {
         self.0.store(turn, Release);
     }
 }
 
-/// Measures between two CPUs, in so many rounds. `None` if they cannot be had.
+/// Measures between two CPUs in so many rounds. `None` if they are not available.
 pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
     let lines = Lines::new(FEW, STANDALONE)?;
     let all = lines.linked();
@@ -100,7 +100,7 @@ pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
     })
 }
 
-/// Measures what a CPU sees of another node: of its last level with so many bytes, of its memory with so many.
+/// Measures a CPU's accesses to another node: to its last level with `llc` bytes, to its memory with `dram` bytes.
 pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
     let lines = cpu::on(owner, || Lines::new(llc, 1))??;
     let steps = lines.linked().min(MANY);
@@ -110,7 +110,7 @@ pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram
     Some(Remote { llc, dram })
 }
 
-/// In turns: the owner prepares, the reader measures; the middle of what it measured.
+/// In turn, the owner prepares and the reader measures. Returns the median of the measurements.
 fn together(
     rounds: u32,
     [reader, owner]: [u32; 2],
@@ -140,8 +140,8 @@ fn together(
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// The middle of what it takes to make lines one's own that both have read. Who reads a modified line first may get it
-/// for itself alone; when the other reads it again, it is shared.
+/// The median time to make lines one's own that both have read. The first CPU to read a modified line may get it
+/// exclusively; when the other reads it again, it is shared.
 fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     let turn = Turn::default();
     let all = lines.linked();
@@ -173,14 +173,14 @@ fn shared(rounds: u32, cpus: [u32; 2], lines: &Lines) -> Option<f64> {
     Spread::of(&times).map(|spread| spread.median)
 }
 
-/// Half a round trip of a word that two CPUs change in turns: `change` waits for the word to hold a number, and makes
-/// it the next one. Relaxed suffices there: nothing but the word is handed over.
+/// Half a round trip of a word that two CPUs change in turn. `change` waits until the word holds a number, and stores
+/// the next number. Relaxed suffices there, because only the word is handed over.
 fn ping_pong(rounds: u32, cpus: [u32; 2], change: impl Fn(&AtomicU32, u32) + Sync) -> Option<f64> {
     let turn = Turn::default();
     let rounds = rounds * 100;
     let play = |mine: u32| {
         let take = |round: u32| change(&turn.0, 2 * round + mine);
-        // The first time, the other may not run yet.
+        // The first time, the other CPU may not be running yet.
         take(0);
         let start = Instant::now();
         (1..=rounds).for_each(take);

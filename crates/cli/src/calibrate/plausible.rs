@@ -1,5 +1,4 @@
-//! What cannot be true of a machine, whatever was measured: on one that others use, too, measurements go wrong now and
-//! then.
+//! Detects figures that cannot be true of a machine. On a shared machine, measurements sometimes go wrong.
 
 use flashlock_report::units::three_digits;
 use flashlock_sim::Description;
@@ -7,19 +6,21 @@ use flashlock_sim::description::Measured;
 
 use super::order;
 
-/// What is farther takes longer. Where the two are nearly the same thing, it may be so much faster: that is noise.
+/// Farther accesses take longer. If two are nearly the same, the farther one may be faster by this factor: that is
+/// noise.
 const NOISE: f64 = 1.25;
-/// A hand-over takes a few travels of its line. If it takes more of them than this, one of the two was off its CPU.
+/// A hand-off takes a few transfers of its line. If it takes more than this, a thread lost its CPU in one of the two
+/// measurements.
 const TRAVELS: f64 = 20.0;
 
-/// Whether loads take the longer, the farther what they find is: L1, L2, last level, memory.
+/// Whether loads take longer the farther the data are: L1, L2, last level, memory.
 pub(super) fn in_order(loads: [Option<f64>; 4]) -> bool {
     let known: Vec<f64> = loads.into_iter().flatten().collect();
     known.is_sorted_by(|near, far| near < far)
 }
 
-/// All that cannot be true of a description, in words; of what was measured, as the sheet calls it, for measuring that
-/// again may help.
+/// All impossible properties of a description, in words. Loads and transfers count only if they were measured, because
+/// otherwise measuring again would not help. `was_measured` takes names of the sheet.
 pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -> Vec<String> {
     let (latency, os) = (&found.latency_ns, &found.scheduler);
     let distances = latency.llc.len();
@@ -63,7 +64,7 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
     }
     for (name, value) in [
         ("a context switch", os.switch_us),
-        // What is subtracted from it was measured too long.
+        // It is a difference, and the subtracted part was measured too long.
         ("waking an idle CPU", os.idle_us.last().map_or(1.0, |(_, us)| *us)),
         ("a system call", os.syscall_us),
         ("an atomic addition", latency.rmw),
@@ -76,7 +77,7 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
     doubts
 }
 
-/// What was measured of two CPUs that hand a word to each other, and its name.
+/// The measured hand-offs of a word between two CPUs, with their names.
 fn hand_overs(measured: &Measured) -> [(&'static str, &[(u32, f64)]); 2] {
     [("a hand-over", &measured.cas_ping_pong), ("a hand-over by stores", &measured.store_ping_pong)]
 }
@@ -124,7 +125,7 @@ mod tests {
             "waking an idle CPU takes no time",
         ];
         assert_eq!(doubts(&machine, |_| true), expected);
-        // What was copied cannot be measured again.
+        // Copied figures cannot be measured again.
         assert_eq!(doubts(&machine, |what| !what.starts_with(order::LLC)), expected[2..]);
         assert_eq!(doubts(&machine, |what| what == order::L1), expected[4..]);
         assert!(in_order([Some(1.0), None, Some(2.0), Some(3.0)]) && in_order([None; 4]));

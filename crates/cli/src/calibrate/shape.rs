@@ -1,4 +1,4 @@
-//! This machine's shape, as the simulation wants it: nodes of equal size that each have a last-level cache.
+//! This machine's topology in the simulation's terms: nodes of equal size, each with a last-level cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,35 +6,35 @@ use std::fs;
 use flashlock_native::topology::Topology;
 use flashlock_sim::description::{self, MAX_NODES};
 
-/// CPUs of one core: those that this process may use.
+/// The CPUs of one core that this process may use.
 type Core = Vec<u32>;
 
 /// Cores that share a NUMA node and a last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
-    /// The package it is in.
+    /// Its package.
     package: u32,
     /// Its NUMA node.
     numa: u32,
-    /// How many cores there are, usable or not.
+    /// The number of cores, usable or not.
     cores: u32,
-    /// Those of which a CPU is usable.
+    /// The cores with at least one usable CPU.
     pub(super) usable: Vec<Core>,
 }
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
-    /// For the description.
+    /// The topology for the description.
     pub(super) topology: description::Topology,
     /// Its nodes.
     pub(super) nodes: Vec<Node>,
-    /// Where the description says something else than the machine is.
+    /// Where the description differs from the machine.
     pub(super) remarks: Vec<String>,
 }
 
 impl Shape {
-    /// Of a machine.
+    /// The shape of this machine.
     pub(super) fn of(machine: &Topology) -> Self {
         let mut nodes = nodes(machine, true);
         let mut remarks = Vec::new();
@@ -66,12 +66,12 @@ impl Shape {
         Self { topology, nodes, remarks }
     }
 
-    /// How far the farthest node is.
+    /// The distance of the farthest node.
     pub(super) fn farthest(&self) -> u32 {
         self.topology.distances.iter().flatten().copied().max().unwrap_or(0)
     }
 
-    /// All pairs of usable CPUs of one core: those between which no line travels.
+    /// All pairs of usable CPUs of one core: no line travels between them.
     pub(super) fn siblings(&self) -> Vec<[u32; 2]> {
         let cores = self.nodes.iter().flat_map(|node| &node.usable);
         let pairs = |core: &'_ Core| {
@@ -82,7 +82,7 @@ impl Shape {
         cores.flat_map(pairs).collect()
     }
 
-    /// All pairs of usable CPUs of different cores so far from each other.
+    /// All pairs of usable CPUs of different cores at this distance.
     pub(super) fn all_pairs(&self, distance: u32) -> Vec<[u32; 2]> {
         let cpus: Vec<(usize, &Core, u32)> = self
             .nodes
@@ -106,13 +106,14 @@ impl Shape {
     }
 }
 
-/// These, or so many of them, evenly spread.
+/// All of these, or `limit` of them, evenly spread.
 pub(super) fn sample(all: &[[u32; 2]], limit: usize) -> Vec<[u32; 2]> {
     let wanted = limit.min(all.len());
     (0..wanted).map(|index| all[index * all.len() / wanted]).collect()
 }
 
-/// The nodes, package by package; by last-level cache, if that is known and wanted, else by NUMA node. One at least.
+/// The nodes, package by package: one per last-level cache if that is known and wanted, else one per NUMA node. At
+/// least one.
 fn nodes(machine: &Topology, by_cache: bool) -> Vec<Node> {
     let last = machine.caches.iter().map(|cache| cache.level).max().filter(|level| by_cache && *level >= 3);
     let cache_of = |cpu: u32| {
@@ -122,7 +123,7 @@ fn nodes(machine: &Topology, by_cache: bool) -> Vec<Node> {
     let mut found: BTreeMap<(u32, u32, Option<usize>), BTreeMap<u32, Core>> = BTreeMap::new();
     for cpu in &machine.cpus {
         let key = (cpu.package.unwrap_or(0), cpu.node.unwrap_or(0), cache_of(cpu.id));
-        // A core is known by its first CPU.
+        // A core is identified by its first CPU.
         let core = cpu.siblings.iter().copied().min().unwrap_or(cpu.id);
         let cores = found.entry(key).or_default().entry(core).or_default();
         cores.extend(cpu.usable.then_some(cpu.id));
@@ -137,14 +138,14 @@ fn nodes(machine: &Topology, by_cache: bool) -> Vec<Node> {
     if nodes.is_empty() { vec![Node { package: 0, numa: 0, cores: 1, usable: Vec::new() }] } else { nodes }
 }
 
-/// The ranks of the distances that the firmware tells; two last-level caches of one NUMA node are the nearest.
+/// The ranks of the distances that the firmware reports. Two last-level caches of one NUMA node are the nearest.
 fn distances(machine: &Topology, nodes: &[Node]) -> Vec<Vec<u32>> {
     let place = |numa: u32| machine.nodes.iter().position(|node| node.id == numa);
     let told = |a: &Node, b: &Node| {
         let distance = place(a.numa).zip(place(b.numa)).and_then(|(a, b)| machine.nodes[a].distances.get(b).copied());
         distance.unwrap_or(if a.package == b.package { 11 } else { 20 })
     };
-    // Firmware may tell one number for there and another for back.
+    // The firmware may report different numbers for the two directions.
     let far = |a: usize, b: usize| told(&nodes[a], &nodes[b]).max(told(&nodes[b], &nodes[a]));
     let pairs = |a| (0..nodes.len()).filter(move |b| *b != a).map(move |b| far(a, b));
     let mut known: Vec<u32> = (0..nodes.len()).flat_map(pairs).collect();
@@ -155,16 +156,16 @@ fn distances(machine: &Topology, nodes: &[Node]) -> Vec<Vec<u32>> {
     if nodes.len() == 1 { Vec::new() } else { (0..nodes.len()).map(row).collect() }
 }
 
-/// A cache of the first CPU as the kernel shows it.
+/// A cache of the first CPU, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cache {
-    /// 1 is the nearest.
+    /// The level; 1 is the nearest.
     pub(super) level: u32,
-    /// For the description: its size, and as many ways as make whole sets.
+    /// For the description: its size, and a number of ways that makes whole sets.
     pub(super) size: description::Cache,
 }
 
-/// The caches of data of a CPU, the small ones first.
+/// The data caches of a CPU, the smallest first.
 pub(super) fn caches(cpu: u32) -> Vec<Cache> {
     let read = |index: u32| {
         let text = |name: &str| {
@@ -184,18 +185,18 @@ pub(super) fn caches(cpu: u32) -> Vec<Cache> {
     caches
 }
 
-/// Ways that make whole sets of so many KiB.
+/// A number of ways that makes whole sets of so many KiB.
 fn whole(kib: u32, ways: Option<u32>) -> u32 {
     let lines = kib * 16;
     ways.into_iter().chain([16]).find(|ways| *ways > 0 && lines.is_multiple_of(*ways)).unwrap_or(1)
 }
 
-/// Whether the last-level cache holds all that the levels before it hold, as the processor says.
+/// Whether the last-level cache includes the levels before it, according to the processor.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn inclusive() -> Option<bool> {
     use core::arch::x86_64::__cpuid_count;
     const KINDS: u32 = 31;
-    // Intel's leaf, then AMD's, which is built the same way.
+    // Intel's leaf, then AMD's, which has the same format.
     let leaf = [4, 0x8000_001d].into_iter().find(|&leaf| {
         let highest = __cpuid_count(leaf & 0x8000_0000, 0).eax;
         leaf <= highest && __cpuid_count(leaf, 0).eax & KINDS != 0
@@ -228,7 +229,7 @@ mod tests {
         let siblings = shape.siblings();
         assert_eq!(siblings.len(), 36, "one pair a core");
         assert!(siblings.iter().all(|pair| (0..2).all(|distance| !shape.all_pairs(distance).contains(pair))));
-        // Each pair of two CPUs is measured somewhere.
+        // Each pair of CPUs is measured somewhere.
         assert_eq!(siblings.len() + shape.all_pairs(0).len() + shape.all_pairs(1).len(), 72 * 71 / 2);
         assert_eq!(
             (shape.pairs(0, 3).len(), shape.pairs(1, 2), shape.pairs(2, 5)),

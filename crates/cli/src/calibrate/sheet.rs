@@ -1,38 +1,38 @@
-//! What was found, how, and what was not.
+//! The sheet: which figures were measured and how, and which were not.
 
 use flashlock_report::{table, units};
 use serde::Serialize;
 
 use crate::screen::{HEADING, styled};
 
-/// A figure and how it was come by.
+/// A figure, and how it was measured.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     what: String,
     value: f64,
     unit: &'static str,
-    /// Value and unit for people.
+    /// Value and unit as text.
     #[serde(skip)]
     text: String,
     how: &'static str,
-    /// What the description says instead.
+    /// The description's value, if it differs.
     raised_to: Option<f64>,
 }
 
-/// All that was found.
+/// All figures.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Sheet {
     #[serde(rename = "figures")]
     rows: Vec<Row>,
-    /// What keeps the value of another machine.
+    /// Figures that keep the value of another machine.
     #[serde(rename = "not_measured")]
     missing: Vec<String>,
-    /// What else one should know.
+    /// Other remarks.
     remarks: Vec<String>,
 }
 
 impl Sheet {
-    /// Takes note of a measurement, and into the description with it; without one, what stands there stays.
+    /// Records a measurement and puts it into the description. Without a measurement, the description's value stays.
     pub(super) fn put(
         &mut self,
         name: impl Into<String>,
@@ -51,8 +51,8 @@ impl Sheet {
         }
     }
 
-    /// Takes note of what two CPUs measured that are so far apart, and into the description's list with it, if it was
-    /// measured.
+    /// Records a measurement between two CPUs at this distance, if there is one, and puts it into the description's
+    /// list.
     pub(super) fn note(
         &mut self,
         name: String,
@@ -67,12 +67,12 @@ impl Sheet {
         }
     }
 
-    /// Takes note of a measurement that is not part of a description.
+    /// Records a measurement that is not part of a description.
     pub(super) fn show(&mut self, what: impl Into<String>, value: f64, unit: &'static str, how: &'static str) {
         self.tell(what, value, unit, format!("{} {unit}", units::three_digits(value)), how);
     }
 
-    /// The same of one that people read otherwise.
+    /// The same for a measurement with its own text.
     pub(super) fn tell(
         &mut self,
         what: impl Into<String>,
@@ -84,17 +84,17 @@ impl Sheet {
         self.rows.push(Row { what: what.into(), value, unit, text, how, raised_to: None });
     }
 
-    /// Takes note of what one should know besides.
+    /// Records a remark.
     pub(super) fn remark(&mut self, remark: impl Into<String>) {
         self.remarks.push(remark.into());
     }
 
-    /// Whether that was measured.
+    /// Whether this figure was measured.
     pub(super) fn has(&self, what: &str) -> bool {
         self.rows.iter().any(|row| row.what == what)
     }
 
-    /// Takes note that the description has more than what was measured, and why.
+    /// Records that the description has a greater value than the measured one, and why.
     pub(super) fn raise(&mut self, what: &str, to: f64, why: &str) {
         let Some(row) = self.rows.iter_mut().find(|row| row.what == what) else { return };
         let (measured, shown) = (&row.text, format!("{} {}", units::three_digits(to), row.unit));
@@ -102,12 +102,12 @@ impl Sheet {
         row.raised_to = Some(to);
     }
 
-    /// Takes note of something that was not measured.
+    /// Records that a figure was not measured.
     pub(super) fn miss(&mut self, name: impl Into<String>) {
         self.missing.push(name.into());
     }
 
-    /// For the description: what is not of this machine.
+    /// For the description: the parts that do not come from this machine.
     pub(super) fn source(&self, defaults: &str) -> String {
         let mut text = format!("Not measured, but taken from {defaults}: {}.", self.missing.join(", "));
         for remark in &self.remarks {
@@ -116,7 +116,7 @@ impl Sheet {
         text
     }
 
-    /// For people.
+    /// The sheet as text.
     pub(super) fn text(&self, title: &str, defaults: &str, width: u16) -> String {
         let mut table = table::new(["what", "value", "how it was measured"], width);
         table::numbers(&mut table, [1]);
@@ -134,7 +134,7 @@ impl Sheet {
     }
 }
 
-/// Three digits: more would only look like knowledge.
+/// Three digits: more would suggest a precision that is not there.
 pub(super) fn rounded(value: f64) -> f64 {
     format!("{value:.2e}").parse().unwrap_or(value)
 }

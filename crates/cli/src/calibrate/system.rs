@@ -1,4 +1,4 @@
-//! What the operating system takes.
+//! Measures the costs of the operating system.
 
 use super::effort::Effort;
 use super::kernel;
@@ -7,7 +7,7 @@ use super::sheet::Sheet;
 use crate::cpu;
 
 impl Session {
-    /// What a system call takes, in µs.
+    /// The cost of a system call, in µs.
     pub(super) fn calls(&mut self, home: Option<u32>) -> f64 {
         let effort = self.effort;
         let Self { found, sheet, .. } = self;
@@ -15,7 +15,7 @@ impl Session {
         let here = |measure: fn(Effort) -> Option<f64>| cpu::on(home?, || measure(effort))?;
         sheet.put("system call", here(kernel::syscall), "µs", "a futex wake-up of nobody", &mut os.syscall_us);
         let syscall = os.syscall_us;
-        // Less than the calls alone, it was not measured.
+        // If it is less than the calls alone, the measurement failed.
         let switch = home.and_then(|cpu| (0..TRIES).find_map(|_| kernel::switch(effort, cpu).filter(|us| *us > 0.0)));
         let how = "two threads of one CPU that yield to each other, less the calls";
         sheet.put("context switch", switch, "µs", how, &mut os.switch_us);
@@ -67,7 +67,7 @@ impl Session {
     }
 }
 
-/// What waking a CPU takes that was idle for so many µs, in order: `(idle, latency)`.
+/// The cost of waking a CPU that was idle for so many µs, in order: `(idle, latency)`.
 fn idle(wakes: &[(u32, f64)], sheet: &mut Sheet) -> Vec<(f64, f64)> {
     let mut longest = 0.0;
     let mut one = |&(idle, latency): &(u32, f64)| {

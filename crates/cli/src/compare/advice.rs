@@ -1,4 +1,4 @@
-//! The plain sentence at the end: what to do, and how sure that is.
+//! The advice at the end: what to do, and how certain that is.
 
 use flashlock_locks::catalogue::DEFAULT;
 use flashlock_report::results::{COLLAPSE, Group, Results};
@@ -11,17 +11,17 @@ use super::plan::Plan;
 use super::text::interval;
 use crate::screen::{HEADING, styled};
 
-/// Less than this many times better is said to be little.
+/// A smaller advantage than this is called little.
 const LITTLE: f64 = 1.05;
 
-/// The advice of each group, and what limits it.
+/// The advice for each group, and its limitations.
 pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
     let mut text = String::new();
     for group in &results.groups {
         let Some(verdict) = results.verdicts.get(&group.title) else { continue };
         let advice = advice(verdict, results, group, plan.merit.did());
         let name = if results.groups.len() > 1 { group.title.as_str() } else { "Advice" };
-        // The style takes no columns; the word does.
+        // The style takes no columns, so it is added after wrapping.
         let paragraph = paragraph(&format!("{name}: {advice}"), width);
         text += &paragraph.replacen(&format!("{name}:"), &styled(HEADING, &format!("{name}:")), 1);
     }
@@ -29,7 +29,7 @@ pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
     if caveats.is_empty() { text } else { format!("{text}\n{}", paragraph(&caveats, width)) }
 }
 
-/// `did`: what a lock did so many times.
+/// `did`: the words from [`Merit::did`](super::merit::Merit::did).
 fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -> String {
     let judged: Vec<&Standing> = verdict.standings.iter().filter(|standing| standing.p.is_some()).collect();
     if judged.is_empty() {
@@ -97,7 +97,7 @@ fn is_rival(results: &Results, lock: &str) -> bool {
     results.rivals.iter().any(|rival| rival == lock)
 }
 
-/// Under which locks it does not work, or not in time.
+/// A warning about locks with which the program fails or does not end in time.
 fn warning(results: &Results, group: &Group) -> String {
     let ended = |timed_out: bool| {
         let of = |lock: &&String| {
@@ -117,7 +117,7 @@ fn warning(results: &Results, group: &Group) -> String {
     text
 }
 
-/// No lock is better.
+/// The advice if no lock is better.
 fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
     let named = |direction: Direction| {
         let of = judged.iter().filter(|standing| standing.direction == direction);
@@ -143,7 +143,7 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
     )
 }
 
-/// What "no difference" leaves possible.
+/// The differences that are still possible after "no difference".
 fn left_open(judged: &[&Standing]) -> String {
     let intervals: Option<Vec<(f64, f64)>> =
         judged.iter().map(|standing| standing.advantage.interval_of(judged.len())).collect();
@@ -167,13 +167,13 @@ fn confidence(standing: &Standing) -> String {
     percent(standing.p.unwrap_or(1.0))
 }
 
-/// How sure one is with this probability of being wrong.
+/// The confidence, for this probability of being wrong.
 fn percent(p: f64) -> String {
     if p < 0.001 { "over 99.9 %".to_owned() } else { format!("{:.1} %", (1.0 - p) * 100.0) }
 }
 
-/// The least and the greatest advantage over the numbers of threads with which glibc's mutex did not collapse; and
-/// what it did with the others.
+/// The least and the greatest advantage over the numbers of threads with which glibc's mutex did not collapse, and what
+/// it did with the others.
 fn range(results: &Results, group: &Group, lock: &str) -> String {
     let cells = results.telling_cells(group);
     let has_fallen = cells.iter().all(|cell| results.has_baseline_collapsed(group, cell));
@@ -193,7 +193,7 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
     range + &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"))
 }
 
-/// What this comparison cannot say.
+/// The limitations of this comparison.
 fn caveats(results: &Results, plan: &Plan) -> String {
     let mut text = String::new();
     if plan.is_map {
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// glibc takes 1 s; each lock takes what is said, round by round.
+    /// glibc takes 1 s; each lock takes the given times, round by round.
     fn results(locks: &[(&str, &[f64])]) -> Results {
         let point = |lock: &str, seconds: &[f64]| Point {
             group: "g".into(),

@@ -1,4 +1,4 @@
-//! Who is compared: glibc's mutex, our locks, and, with the map, locks that a program must be written for.
+//! The contestants: glibc's mutex, flashlock's locks, and, with the map, locks that a program must be written for.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use crate::failure::Failure;
 use crate::lock_choice::LockChoice;
 use crate::suggest::did_you_mean;
 
-/// What glibc's own mutex is called.
+/// The name of glibc's own mutex.
 pub(super) const GLIBC: &str = settings::GLIBC;
-/// What stands for no rival.
+/// The name that means no rival.
 const NONE: &str = "none";
-/// Those of the principal locks that are compared by the map, where rivals take part as well: more than a dozen lines
-/// are no picture.
+/// The principal locks that are compared with the map. Rivals take part there as well, and more than a dozen lines
+/// would make the picture unreadable.
 const OF_MAP: [&str; 5] = ["flash", "shfl", "tas", "mcs", "cna"];
 
-/// One of those that are compared.
+/// One of the compared locks.
 #[derive(Clone, Debug)]
 pub(super) enum Contestant {
     Glibc,
     Lock(LockChoice),
-    /// With its library, if it needs one.
+    /// A rival, with its library if it needs one.
     Rival(&'static Rival, Option<PathBuf>),
-    /// One of ours that a program must be written for.
+    /// One of flashlock's locks that a program must be written for.
     Closure(&'static str),
 }
 
@@ -40,7 +40,7 @@ impl Contestant {
     }
 }
 
-/// Which rivals are wanted.
+/// The requested rivals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rivals {
     pub(super) wanted: Vec<&'static Rival>,
@@ -48,7 +48,7 @@ pub(super) struct Rivals {
     pub(super) are_named: bool,
 }
 
-/// The locks that were asked for, each once; the principal ones, the default first, if none was.
+/// The requested locks, each once. By default, the principal locks, with the default lock first.
 pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockChoice>, Failure> {
     let mut names: Vec<String> = lists.iter().flat_map(|list| split_list(list)).filter(|name| name != GLIBC).collect();
     if lists.is_empty() && is_map {
@@ -72,7 +72,7 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
     Ok(locks)
 }
 
-/// A lock of `rcl` that stays ordinary, and one that goes to a server when that pays.
+/// The names of a lock of `rcl` that stays ordinary, and of one that moves to a server when that pays.
 pub(super) const RCL_ORDINARY: &str = "rcl-ordinary";
 pub(super) const RCL_ADAPTIVE: &str = "rcl-adaptive";
 
@@ -102,7 +102,7 @@ pub(super) fn chosen_closures(names: &[String]) -> Result<Vec<Contestant>, Failu
     Ok(chosen)
 }
 
-/// The rivals that `--rivals` names; all if it does not.
+/// The rivals that `--rivals` names; all rivals without it.
 pub(super) fn chosen_rivals(names: &[String]) -> Result<Rivals, Failure> {
     if names.is_empty() {
         return Ok(Rivals { wanted: RIVALS.iter().collect(), are_named: false });

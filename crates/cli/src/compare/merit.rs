@@ -1,4 +1,4 @@
-//! The figure that is compared.
+//! The figure by which locks are compared.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,19 +23,19 @@ pub(super) mod name {
     pub(crate) const MEMORY: &str = "peak_rss_kib";
 }
 
-/// Where the figure comes from.
+/// The source of the figure.
 pub(super) enum Merit {
-    /// How long the program ran.
+    /// The program's run time.
     RunTime,
-    /// A number in what it printed.
+    /// A number in the program's output.
     Printed { pattern: Regex, better: Better },
-    /// What the map's worker says.
+    /// The operations that the map's worker reports.
     Map,
 }
 
-/// Why a run that ended well has no figure.
+/// Why a successful run has no figure.
 pub(super) enum NoFigure {
-    /// The pattern is nowhere in the output.
+    /// The output has no match of the pattern.
     NotFound,
     /// Something else, in words.
     Bad(String),
@@ -52,7 +52,7 @@ impl Merit {
         Ok(Self::Printed { pattern, better: if lower_is_better { Better::Less } else { Better::More } })
     }
 
-    /// All metrics of a run, the compared one first.
+    /// All metrics of a run; the compared metric is the first.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let metric = |name: &str, title: &str, better| Metric { name: name.into(), title: title.into(), better };
         let less = |name: &str, title: &str| metric(name, title, Better::Less);
@@ -78,7 +78,7 @@ impl Merit {
         metrics
     }
 
-    /// The figures of a run that ended well, under what it was meant to run under.
+    /// The figures of a successful run that was meant to use this contestant.
     pub(super) fn figures(&self, run: &Finished, meant: &Contestant) -> Result<BTreeMap<String, f64>, NoFigure> {
         let took = &run.resources;
         let mut figures = BTreeMap::from([
@@ -106,12 +106,12 @@ impl Merit {
         Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// Whether it is how long the program ran: then starting it counts as well.
+    /// Whether it is the program's run time: then its start counts as well.
     pub(super) fn is_run_time(&self) -> bool {
         matches!(self, Self::RunTime)
     }
 
-    /// What a lock did so many times, and what that is compared with: `ran`, `as fast as with`.
+    /// Words for a ratio: what a lock did so many times, and what that is compared with: `ran`, `as fast as with`.
     pub(super) fn did(&self) -> [&'static str; 2] {
         match self {
             Self::RunTime => ["ran", "as fast as with"],
@@ -121,7 +121,7 @@ impl Merit {
     }
 }
 
-/// The number of the last match.
+/// The number in the last match.
 fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
     let last = |text: &'_ str| {
         let found = pattern.captures_iter(text).last()?;
@@ -138,8 +138,8 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
     }
 }
 
-/// A number, its digits perhaps in groups of three. A comma that groups anything else may be a decimal point, and to
-/// drop it would make another number.
+/// Parses a number, whose digits may be in groups of three. Other commas may be decimal points, and dropping one would
+/// change the number.
 fn number(text: &str) -> Option<f64> {
     static GROUPED: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"^[+-]?[0-9]{1,3}((,[0-9]{3})+|(_[0-9]{3})+|('[0-9]{3})+)(\.[0-9]+)?$").ok());

@@ -1,19 +1,19 @@
-//! `flashlock compare`: a program under several locks and under glibc's, side by side, with a verdict.
+//! `flashlock compare`: runs a program with several locks and with glibc's, side by side, and gives a verdict.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`plan`] | what is to be run, under what, and how often |
-//! | [`contestant`], [`rivals`] | who is compared; locks in C++ that a program must be written for |
+//! | [`plan`] | what is run, with which locks, and how often |
+//! | [`contestant`], [`rivals`] | the compared locks; C++ locks that a program must be written for |
 //! | [`merit`] | the figure that is compared: run time, a number in the output, or the map's operations |
-//! | [`process`] | one run: a process group with a time limit, its output and what it took |
+//! | [`process`] | one run: a process group with a time limit, its output and its resources |
 //! | [`schedule`] | how long it will take, and what fits into the time |
 //! | [`session`] | all runs: rounds, random order, when to stop |
-//! | [`noise`] | a loop of constant work between the runs, which tells a noisy machine |
-//! | [`text`], [`advice`] | the result for people |
+//! | [`noise`] | a loop of constant work between the runs, which detects a noisy machine |
+//! | [`text`], [`advice`] | the result as text |
 //! | [`worker`] | without a program: the key-value map, as a process of its own |
 //!
-//! Every round runs every lock once, in random order, and ratios are taken within a round: what disturbs the machine
-//! for a while disturbs all. The statistics are `flashlock_report::statistics`.
+//! Every round runs every lock once, in random order. Ratios are taken within a round, so a temporary disturbance of
+//! the machine affects all locks. The statistics are in `flashlock_report::statistics`.
 
 mod advice;
 mod contestant;
@@ -39,13 +39,13 @@ use crate::{inspect, output, screen};
 use plan::{Plan, Until};
 use session::{Measured, Session};
 
-/// The exit status when there is no answer: nothing could be told of any lock.
+/// The exit status if there is no answer: there is no verdict on any lock.
 const NO_ANSWER: u8 = 3;
-/// The exit status when there is none because the program fails under glibc itself.
+/// The exit status if there is no answer because the program fails with glibc itself.
 const FAILS_ANYWAY: u8 = 4;
-/// The exit status when the metric is nowhere in the program's output.
+/// The exit status if the program's output does not contain the metric.
 const NO_METRIC: u8 = 5;
-/// The exit status after an interruption, as a shell has it for SIGINT.
+/// The exit status after an interruption, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "\
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     emit(args, &plan, &measured)?;
     let results = &measured.results;
     match picture.map(|file| draw(results, file)) {
-        // After an interruption there may be nothing to draw, and that is no failure.
+        // After an interruption there may be nothing to draw, which is not a failure.
         Some(Err(failure)) if !results.method.interrupted => return Err(failure),
         Some(Ok(())) if !args.json && !args.csv => {
             let file = args.plot.as_deref().map(|file| file.display().to_string()).unwrap_or_default();
@@ -211,7 +211,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(status(results, &plan))
 }
 
-/// What `flashlock run` does without a program: the map, for a few seconds, under one lock.
+/// The demonstration of `flashlock run` without a program: the map, for a few seconds, with one lock.
 pub(crate) fn demonstrate(lock: &LockChoice) -> Result<u8, Failure> {
     let threads = (4 * flashlock_native::sys::usable_cpus()).clamp(8, 4096) as u32;
     let args = Args {
@@ -242,7 +242,7 @@ fn draw(results: &Results, file: output::Writable<'_>) -> Result<(), Failure> {
     file.write(&chart::draw(results).map_err(Failure::new)?)
 }
 
-/// The exit status of a comparison that was made.
+/// The exit status of a completed comparison.
 fn status(results: &Results, plan: &Plan) -> u8 {
     let glibc_failed = || {
         let mut points = results.points.iter().filter(|point| point.lock == results.baseline());
@@ -256,8 +256,8 @@ fn status(results: &Results, plan: &Plan) -> u8 {
     }
 }
 
-/// Whether something was told of some lock; of one or two rounds, which never suffice for a verdict, whether there
-/// are ratios.
+/// Whether there is an answer about some lock. With one or two rounds, which never suffice for a verdict, ratios count
+/// as an answer.
 fn is_answered(results: &Results, plan: &Plan) -> bool {
     use flashlock_report::statistics::verdict::LEAST_ROUNDS;
     let mut standings = results.verdicts.values().flat_map(|verdict| &verdict.standings);

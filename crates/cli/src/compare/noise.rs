@@ -1,8 +1,9 @@
-//! A loop of constant work. Between the runs, when nothing else of ours is running, its time can only change with the
-//! machine: other users of the CPUs, clock rates, a hypervisor.
+//! A loop of constant work, which measures the machine's noise. It runs between the measurements, when nothing else of
+//! flashlock is running. So its time changes only with the machine: other users of the CPUs, clock rates, a hypervisor.
 //!
-//! It runs on every usable CPU at once, a thread bound to each, for a single thread would be given whichever CPU is
-//! free and see nothing of who uses the others. The slowest counts: a program with many threads waits for it, too.
+//! It runs on every usable CPU at once, with a thread bound to each. The system would give a single thread whichever
+//! CPU is free, and it would not notice other users of the other CPUs. The slowest thread counts, because a program
+//! with many threads waits for it, too.
 
 use std::hint::black_box;
 use std::thread;
@@ -12,13 +13,13 @@ use flashlock_report::statistics::Random;
 
 use crate::cpu;
 
-/// A few milliseconds: short beside a run, long beside what reading the clock takes.
+/// A few milliseconds: short compared with a run, long compared with reading the clock.
 const ROUNDS: u32 = 1_500_000;
 /// The loop needs next to no stack.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Runs the loop once on every CPU; how long the slowest took, in ns. `None` if a CPU cannot be had, so that times of
-/// different things are never compared.
+/// Runs the loop once on every CPU. Returns the time of the slowest, in ns. `None` if a CPU is not available, so that
+/// only equal conditions are compared.
 pub(super) fn time_of_loop() -> Option<f64> {
     let cpus = cpu::usable()?;
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What is to be run, under what, and how often.
+//! What is run, with which locks, and how often.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,11 +20,11 @@ use crate::launch::Program;
 use crate::lock_choice::imagined_topology;
 use crate::preload;
 
-/// What a number of threads replaces in a command.
+/// The placeholder in a command for the number of threads.
 const PLACEHOLDER: &str = "{threads}";
-/// The heading where there is only one cell.
+/// The heading if there is only one cell.
 const NO_AXIS: &str = "all";
-/// The map's panels if nobody says otherwise: work between two operations, in ns.
+/// The map's default panels: work between two operations, in ns.
 const PANELS: [u32; 2] = [0, 2000];
 
 /// When to stop.
@@ -32,11 +32,11 @@ const PANELS: [u32; 2] = [0, 2000];
 pub(super) enum Until {
     /// After so many rounds.
     Rounds(u32),
-    /// When the result is clear, or when the time is up, if the user set one.
+    /// When the result is clear, or when the user's time limit is over, if there is one.
     Settled(Option<Duration>),
 }
 
-/// What has a table and a panel of its own.
+/// A group with a table and a panel of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Panel {
     pub(super) title: String,
@@ -44,28 +44,28 @@ pub(super) struct Panel {
     external: u32,
 }
 
-/// One place to measure in: a panel, and a number of threads where the command wants to know one.
+/// A panel, and a number of threads if the command takes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) panel: usize,
     pub(super) threads: Option<u32>,
 }
 
-/// All that is to be done.
+/// The whole plan.
 pub(super) struct Plan {
-    /// What glibc's mutex is compared with, itself first: what a program can be put under; then closure locks.
+    /// The contestants, with glibc's mutex first: locks for unmodified programs, then closure locks.
     pub(super) contestants: Vec<Contestant>,
-    /// What the map is run with besides.
+    /// The rivals, which only run with the map.
     pub(super) rivals: Rivals,
     pub(super) panels: Vec<Panel>,
     /// Panel by panel.
     pub(super) cells: Vec<Cell>,
     pub(super) merit: Merit,
     pub(super) until: Until,
-    /// How long a run may take, if the user said so.
+    /// The time limit of a run, if the user set one.
     pub(super) timeout: Option<Duration>,
     pub(super) seed: u64,
-    /// Whether nothing was found out about the user's program, because there is none.
+    /// Whether the map is run because the user named no program.
     pub(super) is_map: bool,
     command: Vec<OsString>,
     library: PathBuf,
@@ -73,7 +73,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// From the command line.
+    /// The plan for a command line.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
         let is_map = args.command.is_empty();
         let locks = chosen_locks(&args.locks, is_map)?;
@@ -108,7 +108,7 @@ impl Plan {
         })
     }
 
-    /// The command of one run. The map runs for so many ms.
+    /// The command of one run. The map runs for `millis` ms.
     pub(super) fn process(&self, cell: Cell, contestant: &Contestant, millis: u64) -> Result<Command, Failure> {
         let mut command = if self.is_map {
             let external = self.panels[cell.panel].external;
@@ -127,7 +127,7 @@ impl Plan {
         Ok(command)
     }
 
-    /// Why the program cannot be started.
+    /// The failure if the program cannot be started.
     pub(super) fn cannot_run(&self, error: &std::io::Error) -> Failure {
         match Program::new(&self.command) {
             Ok(program) if !self.is_map => program.cannot_run(error),
@@ -135,12 +135,12 @@ impl Plan {
         }
     }
 
-    /// What is run, in words.
+    /// The title of what is run.
     pub(super) fn title(&self) -> String {
         if self.is_map { "the map".to_owned() } else { self.panels[0].title.clone() }
     }
 
-    /// The result of these contestants in these cells, before anything is measured.
+    /// The result of these contestants in these cells before anything is measured.
     pub(super) fn results(&self, contestants: &[Contestant], cells: &[Cell], millis: u64) -> Results {
         let metrics = self.merit.metrics();
         let merit = metrics.first().map(|metric| metric.name.clone()).unwrap_or_default();
@@ -196,13 +196,13 @@ impl Plan {
 }
 
 impl Cell {
-    /// Its heading.
+    /// The cell's heading.
     pub(super) fn heading(&self) -> String {
         self.threads.map_or_else(|| NO_AXIS.to_owned(), |threads| threads.to_string())
     }
 }
 
-/// The map's panels: as much work outside, in ns, as each of these says.
+/// The map's panels, one for each amount of work outside, in ns.
 fn panels_of_map(external: &[u32]) -> Vec<Panel> {
     let mut outside = if external.is_empty() { PANELS.to_vec() } else { external.to_vec() };
     outside.sort_unstable();
@@ -225,7 +225,7 @@ fn panel_of(command: &[OsString]) -> Panel {
     Panel { title: words.join(" "), external: 0 }
 }
 
-/// The numbers of threads, in ascending order; none where the command does not want to know.
+/// The numbers of threads, in ascending order; a single `None` if the command does not take one.
 fn numbers_of_threads(args: &Args) -> Result<Vec<Option<u32>>, Failure> {
     let wants = args.command.iter().any(|word| contains(word, PLACEHOLDER));
     let is_map = args.command.is_empty();
@@ -253,7 +253,7 @@ fn contains(word: &OsStr, part: &str) -> bool {
     word.as_bytes().windows(part.len()).any(|window| window == part.as_bytes())
 }
 
-/// A word of the command with the number of threads in it.
+/// A word of the command, with the number of threads filled in.
 fn filled(word: &OsStr, cell: Option<u32>) -> OsString {
     let Some(threads) = cell.filter(|_| contains(word, PLACEHOLDER)) else { return word.to_owned() };
     let mut filled = Vec::new();

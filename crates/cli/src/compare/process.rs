@@ -1,9 +1,9 @@
-//! One run: a process group of its own, with a time limit, what it printed and what it took.
+//! One run: a process group of its own, with a time limit, its output and its resources.
 //!
-//! When its time is up and when the user interrupts, the group is asked to end, and killed as a whole if its first
-//! process is still there a second later: scripts clean up after themselves. When the program has ended, what is left
-//! of the group is killed at once, for it would disturb the next run. Signals for us are blocked and waited for
-//! together with SIGCHLD, so that none is lost between two runs.
+//! At the time limit or at an interruption, the group is asked to end. If its first process still exists a second
+//! later, the whole group is killed. So scripts can clean up after themselves. When the program has ended, the rest of
+//! the group is killed at once, because it would disturb the next run. Signals for this process are blocked, and
+//! awaited together with SIGCHLD, so that none is lost between two runs.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -17,27 +17,27 @@ use std::time::{Duration, Instant};
 use super::schedule::spoken;
 use crate::launch::{Resources, signal_name, signals};
 
-/// How much of each stream is kept, from its end.
+/// How many bytes of each stream are kept, from its end.
 const KEPT_BYTES: usize = 8 << 20;
-/// How long a stream may stay open after the program's end: a process that left the group may hold it.
+/// How long a stream may stay open after the program's end, because a process that left the group may hold it.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long a program may take to end that was asked to.
+/// How long a program may take to end after it was asked to.
 const COURTESY: Duration = Duration::from_secs(1);
-/// How long to rely on SIGCHLD alone: a thread that is not ours and does not block it could have taken it.
+/// How long to rely on SIGCHLD alone: another thread that does not block it could have received it.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Well.
+    /// Successfully.
     #[default]
     Success,
     /// With another exit status.
     Status(i32),
     /// By a signal.
     Signal(i32),
-    /// It was still running after this time.
+    /// It was still running at the time limit.
     TimedOut(Duration),
 }
 
@@ -46,21 +46,22 @@ pub(super) enum Ending {
 pub(super) struct Finished {
     pub(super) ending: Ending,
     pub(super) resources: Resources,
-    /// Of its largest process; unknown where it was smaller than this command, for the kernel counts from there.
+    /// The memory of its largest process; unknown if that was smaller than this command, because the kernel counts from
+    /// there.
     pub(super) peak_rss_kib: Option<u64>,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 pub(super) enum Outcome {
     Finished(Box<Finished>),
-    /// The user does not want to wait any longer.
+    /// The user interrupted it.
     Interrupted,
 }
 
 impl Ending {
-    /// From what `wait4` says.
+    /// Decodes the status from `wait4`.
     fn of(status: libc::c_int) -> Self {
         match status {
             _ if libc::WIFSIGNALED(status) => Self::Signal(libc::WTERMSIG(status)),
@@ -81,7 +82,7 @@ impl Ending {
 }
 
 impl Finished {
-    /// The end of what it printed: of standard error, if it said something there.
+    /// The end of its output: of standard error if that is not empty, else of standard output.
     pub(super) fn last_words(&self) -> String {
         const LINES: usize = 10;
         const BYTES: usize = 2000;
@@ -93,19 +94,19 @@ impl Finished {
     }
 }
 
-/// While it lives, SIGCHLD and the signals that interrupt are blocked, and waited for here.
+/// While it exists, SIGCHLD and the interrupting signals are blocked, and awaited here.
 pub(super) struct Watch {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Watch {
-    /// From now on. Call it before there is a second thread.
+    /// Starts blocking. Call it before there is a second thread.
     pub(super) fn begin() -> Self {
         let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
         let heeded = interrupting.into_iter().filter(|signal| !signals::is_ignored(*signal));
         let set = signals::set_of(heeded.chain([libc::SIGCHLD]));
-        // Where SIGCHLD is ignored, a child's status is lost.
+        // If SIGCHLD is ignored, a child's status is lost.
         signals::set_default(libc::SIGCHLD);
         Self { set, before: signals::block(&set) }
     }
@@ -120,13 +121,13 @@ impl Watch {
         false
     }
 
-    /// Runs a command to its end, or to its limit.
+    /// Runs a command to its end, or to its time limit.
     pub(super) fn run(&self, command: &mut Command, limit: Duration) -> io::Result<Outcome> {
         let own_size = peak_of_this_process();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mask = self.before;
-        // SAFETY: `prctl` and `sigprocmask` may be called between fork and exec. A program must not outlive us if we
-        // are killed, and must hear the signals that only we have blocked.
+        // SAFETY: `prctl` and `sigprocmask` may be called between fork and exec. A program must not survive this
+        // process if that is killed, and must receive the signals that only this process blocks.
         unsafe {
             command.pre_exec(move || {
                 signals::set_mask(&mask);
@@ -139,7 +140,7 @@ impl Watch {
         let streams = [Stream::of(child.stdout.take()), Stream::of(child.stderr.take())];
         let cause = self.wait(&child, start, limit);
         let elapsed = start.elapsed();
-        // It has ended and is not yet reaped, so that its number is nobody else's.
+        // It has ended and is not reaped yet, so its number belongs to no other process.
         signal_group(&child, libc::SIGKILL);
         let (status, usage) = reap(&child);
         let ending = match cause {
@@ -153,10 +154,10 @@ impl Watch {
         Ok(Outcome::Finished(Box::new(Finished { ending, resources, peak_rss_kib: peak, stdout, stderr })))
     }
 
-    /// Waits until the child has ended; ends it when its time is up or an interruption comes.
+    /// Waits until the child has ended. At the time limit or at an interruption, it ends the child.
     fn wait(&self, child: &Child, start: Instant, limit: Duration) -> Cause {
         let mut cause = Cause::Ended;
-        // Of the program; then of its courtesy; then of what the kernel takes to end it.
+        // First the program's time limit, then its time to end, then the kernel's time to kill it.
         let mut deadline = start + limit;
         while !has_ended(child) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -167,7 +168,7 @@ impl Watch {
             }
             let (signal, patience) = match cause {
                 Cause::Ended => (libc::SIGTERM, COURTESY),
-                // The second interruption is impatience.
+                // After a second interruption, kill at once.
                 _ => (libc::SIGKILL, GRACE),
             };
             if interrupted || cause == Cause::Ended {
@@ -180,7 +181,7 @@ impl Watch {
     }
 }
 
-/// Why a run was over.
+/// Why a run ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Ended,
@@ -199,34 +200,34 @@ impl Drop for Watch {
 fn has_ended(child: &Child) -> bool {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is writable, and all-zero is a valid siginfo; it stays so if the child runs.
+    // SAFETY: `info` is writable, and all-zero is a valid siginfo, which stays if the child is still running.
     unsafe {
         let failed = libc::waitid(libc::P_PID, child.id(), info.as_mut_ptr(), options) != 0;
         failed || info.assume_init().si_pid() != 0
     }
 }
 
-/// The status of a child that has ended, and what it took.
+/// The status of a child that has ended, and its resources.
 fn reap(child: &Child) -> (libc::c_int, libc::rusage) {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both are writable, and all-zero is a valid rusage. Nobody else waits for this child.
+    // SAFETY: both are writable, and all-zero is a valid rusage. Nothing else waits for this child.
     unsafe {
         libc::wait4(child.id() as libc::pid_t, &raw mut status, 0, usage.as_mut_ptr());
         (status, usage.assume_init())
     }
 }
 
-/// Sends a signal to what there is of the child's group; there may be nothing any more.
+/// Sends a signal to the child's group, which may have no process any more.
 fn signal_group(child: &Child, signal: libc::c_int) {
     // SAFETY: signals a group that was made for the child.
     unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
 }
 
-/// The most memory that this process has had, in KiB: a child's maximum begins with ours.
+/// The highest memory use of this process so far, in KiB: a child's maximum starts there.
 fn peak_of_this_process() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: writes the structure, for which all-zero is valid as well.
+    // SAFETY: writes the structure; all-zero is valid, too.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -234,7 +235,7 @@ fn peak_of_this_process() -> u64 {
     usage.ru_maxrss as u64
 }
 
-/// A stream that is read beside the program.
+/// A stream that is read while the program runs.
 struct Stream {
     kept: Arc<Mutex<Vec<u8>>>,
     /// Disconnected when the stream has ended.
@@ -250,7 +251,7 @@ impl Stream {
             let _ends_with_this_thread: Sender<()> = sender;
             let Some(mut source) = source else { return };
             let mut chunk = vec![0; 64 << 10];
-            // An error means that the pipe is gone; what has arrived counts.
+            // An error means that the pipe is closed; what has arrived counts.
             while let Ok(got @ 1..) = source.read(&mut chunk) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend_from_slice(&chunk[..got]);
@@ -263,7 +264,7 @@ impl Stream {
         stream
     }
 
-    /// What it has brought, once it has ended or its grace is over. What is not UTF-8 is replaced.
+    /// What the stream has brought when it has ended or its grace is over. Invalid UTF-8 is replaced.
     fn text(&self) -> String {
         // Nothing is ever sent: this returns at the stream's end, or when the time is over.
         let _ = self.end.recv_timeout(GRACE);
@@ -276,7 +277,7 @@ impl Stream {
 mod tests {
     use super::*;
 
-    /// Signals' masks belong to threads, so each test has its own watch.
+    /// Signal masks belong to threads, so each test has its own watch.
     fn shell(script: &str, limit: Duration) -> Finished {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn what_is_left_behind_does_not_hold_us_up() {
         let start = Instant::now();
-        // The second one leaves the group, and holds the stream.
+        // The second process leaves the group, and holds the stream.
         let run = shell("echo out; echo err >&2; sleep 3600 & setsid sleep 60 & exit 0", LONG);
         assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("out\n", "err\n"));

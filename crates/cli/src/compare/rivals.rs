@@ -1,4 +1,5 @@
-//! Rivals in C++: made into libraries that the map's process loads, if a compiler and their packages are installed.
+//! C++ rivals: compiles them into libraries that the map's process loads, if a compiler and their packages are
+//! installed.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -14,38 +15,38 @@ use super::process::{Ending, Finished, Outcome, Watch};
 use crate::failure::Failure;
 use crate::screen;
 
-/// Compilers that are tried in this order, unless CXX names one.
+/// The compilers that are tried in this order, unless CXX names one.
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
-/// The package that has the first of them.
+/// The package with the first of them.
 const COMPILER_PACKAGE: &str = "g++";
-/// No shim takes so long to compile.
+/// The time limit of a compilation.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A directory for what is made, removed when this goes.
+/// A directory for the libraries, which is removed with this value.
 pub(super) struct Workshop(PathBuf);
 
 impl Drop for Workshop {
     fn drop(&mut self) {
-        // What is left there is nobody's loss.
+        // Failing to remove it does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The rivals that can be had, and where their libraries are.
+/// The available rivals, and the directory of their libraries.
 pub(super) struct Made {
     pub(super) contestants: Vec<Contestant>,
     pub(super) workshop: Option<Workshop>,
 }
 
-/// Why a rival cannot be had.
+/// Why a rival is not available.
 enum Missing {
     Compiler,
     Package,
-    /// What the compiler says.
+    /// The compiler's message.
     Compiles(String),
 }
 
-/// Makes what is wanted, and says in a line what is left out. `None` if the user interrupts.
+/// Compiles the requested rivals, and says in a line which are left out. `None` if the user interrupts.
 pub(super) fn make(rivals: &Rivals, watch: &Watch) -> Result<Option<Made>, Failure> {
     let mut made = Made { contestants: Vec::new(), workshop: None };
     let mut missing: Vec<(&'static Rival, Missing)> = Vec::new();
@@ -87,7 +88,7 @@ impl Workshop {
         let template = std::env::temp_dir().join("flashlock-compare-XXXXXX");
         let template = CString::new(template.into_os_string().into_vec()).map_err(Failure::new)?;
         let name = template.into_raw();
-        // SAFETY: a C string of our own, whose letters are replaced and whose length stays.
+        // SAFETY: a C string of our own; its letters are replaced, and its length does not change.
         let (made, directory) = unsafe { (!libc::mkdtemp(name).is_null(), CString::from_raw(name)) };
         let directory = PathBuf::from(OsString::from_vec(directory.into_bytes()));
         if !made {
@@ -102,7 +103,7 @@ impl Workshop {
     }
 }
 
-/// The compiler that works, if one does.
+/// The first compiler that works, if any.
 fn find_compiler(watch: &Watch) -> Result<Option<OsString>, Failure> {
     let named = std::env::var_os("CXX").filter(|name| !name.is_empty());
     let candidates = match named {
@@ -117,7 +118,7 @@ fn find_compiler(watch: &Watch) -> Result<Option<OsString>, Failure> {
     Ok(candidates.into_iter().find(works))
 }
 
-/// A rival's library. `None` if the user interrupts.
+/// Compiles a rival's library. `None` if the user interrupts.
 fn compile(
     compiler: &OsString,
     name: &str,
@@ -171,7 +172,7 @@ fn compile(
     Ok(Some(Ok(library)))
 }
 
-/// In a line, what is left out and what to do about it.
+/// A line that says what is left out and what to do about it.
 fn left_out(missing: &[(&Rival, Missing)]) -> Option<String> {
     let (broken, absent): (Vec<_>, Vec<_>) = missing.iter().partition(|(_, why)| matches!(why, Missing::Compiles(_)));
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! How long it will take: what fits into the time, and how long a run may last.
+//! The schedule: how long the comparison takes, which locks fit into the time, and how long a run may take.
 
 use std::time::Duration;
 
@@ -7,42 +7,42 @@ use flashlock_report::units;
 
 use super::plan::Until;
 
-/// How long a comparison takes if nobody says otherwise and so much is enough.
+/// The default time of a comparison, if it suffices.
 pub(super) const TIME: Duration = Duration::from_secs(60);
-/// Other locks than glibc's may be slower: what a run takes is assumed to be so many times what it takes under glibc.
+/// Other locks may be slower than glibc's. A run is assumed to take so many times as long as with glibc.
 const SLOWER: f64 = 1.15;
-/// A lock that takes so many times as long as glibc is taken to hang …
+/// A lock that takes so many times as long as glibc is considered to hang …
 const HANGS: u32 = 20;
-/// … but not before this.
+/// … but not before this time.
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
-/// Where time is short, a run gets so many times what it takes under glibc, at least …
+/// If time is short, a run gets at least so many times its time with glibc …
 const PATIENCE: u32 = 3;
-/// … and more only as a share of what is left beside the rounds that are needed.
+/// … and more only as a share of the time that the required rounds leave.
 const SHARE: u32 = 4;
 
-/// What the trial told.
+/// The result of the trial.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
-    /// What a run takes under glibc, for each cell, with what is done between two runs.
+    /// The time of a run with glibc in each cell, including the overhead between two runs.
     pub(super) cells: Vec<Duration>,
-    /// What it all took until now, from the start.
+    /// The total time so far, from the start.
     pub(super) spent: Duration,
-    /// How many are to be compared, glibc's mutex among them.
+    /// The number of contestants, including glibc's mutex.
     pub(super) contestants: usize,
 }
 
-/// What follows.
+/// The resulting schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Schedule {
-    /// How many of the contestants fit.
+    /// The number of contestants that fit.
     pub(super) kept: usize,
-    /// How long all takes, from the start.
+    /// The total time, from the start.
     pub(super) total: Duration,
-    /// Whether it ends then in any case.
+    /// Whether the comparison always ends at that time.
     pub(super) is_limit: bool,
 }
 
-/// Not even two fit: what these need, and what all need.
+/// There is not enough time for two contestants: the times that two and that all need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TooShort {
     pub(super) two: Duration,
@@ -50,13 +50,13 @@ pub(super) struct TooShort {
 }
 
 impl Trial {
-    /// What so many rounds of so many contestants take, from the start.
+    /// The time of so many rounds of so many contestants, from the start.
     fn rounds(&self, rounds: u32, contestants: usize) -> Duration {
         let round = self.cells.iter().sum::<Duration>().mul_f64(contestants as f64 * SLOWER);
         self.spent + round * rounds
     }
 
-    /// What a verdict about so many contestants takes, from the start.
+    /// The least time for a verdict on so many contestants, from the start.
     pub(super) fn least(&self, contestants: usize) -> Duration {
         self.rounds(LEAST_ROUNDS, contestants)
     }
@@ -80,7 +80,7 @@ impl Trial {
     }
 }
 
-/// How long a run may take that takes so long under glibc. `spare` is what is left beside the rounds that are needed;
+/// The time limit of a run that takes `under_glibc` with glibc. `spare` is the time that the required rounds leave;
 /// `None` if time does not matter.
 pub(super) fn limit(under_glibc: Duration, spare: Option<Duration>) -> Duration {
     let hangs = (under_glibc * HANGS).max(LEAST_LIMIT);
@@ -90,7 +90,7 @@ pub(super) fn limit(under_glibc: Duration, spare: Option<Duration>) -> Duration 
     }
 }
 
-/// A time as one says it: `15 s`, `2.5 s`, `4 min`.
+/// A time in words: `15 s`, `2.5 s`, `4 min`.
 pub(super) fn spoken(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds >= 119.5 => format!("{:.0} min", seconds / 60.0),
@@ -100,7 +100,7 @@ pub(super) fn spoken(time: Duration) -> String {
     }
 }
 
-/// The same, but never less than it is: for advice.
+/// The time in seconds, rounded up: for advice.
 pub(super) fn seconds_enough(time: Duration) -> u64 {
     time.as_secs_f64().ceil() as u64
 }
@@ -119,7 +119,7 @@ mod tests {
         let fifteen = Until::Settled(Some(Duration::from_secs(15)));
         let of = |seconds| trial(seconds, 8).schedule(fifteen);
         assert_eq!(of(0.3).unwrap(), Schedule { kept: 8, total: Duration::from_secs(15), is_limit: true });
-        // A second for the trial, and 3 rounds of 4 with 1.15 s each.
+        // A second for the trial, and 3 rounds of 4 runs of 1.15 s each.
         assert_eq!(of(1.0).unwrap(), Schedule { kept: 4, total: Duration::from_secs(15), is_limit: true });
         let short = of(3.0).unwrap_err();
         assert!(short.two > Duration::from_secs(15) && short.all > short.two * 2, "{short:?}");

@@ -1,4 +1,4 @@
-//! A comparison for people: tables, failures, noise, and the advice.
+//! A comparison as text: tables, failures, noise, and the advice.
 
 use flashlock_report::results::{Better, COLLAPSE, Group, Noise, Results};
 use flashlock_report::statistics::Ratio;
@@ -10,12 +10,12 @@ use super::merit::name;
 use super::plan::Plan;
 use crate::screen::{BAD, HEADING, WARNING, styled};
 
-/// How a warning begins.
+/// The start of a warning.
 const LOUD: &str = "Noisy:";
-/// No figure.
+/// The text for a missing figure.
 const NONE: &str = "–";
 
-/// Everything.
+/// The whole text.
 pub(super) fn render(results: &Results, notes: &[String], plan: &Plan, width: u16) -> String {
     let mut out = heading(results, plan, width);
     for group in &results.groups {
@@ -46,7 +46,7 @@ fn heading(results: &Results, plan: &Plan, width: u16) -> String {
     format!("{}\n{about}{}\n", styled(HEADING, &what), paragraph(&how, width))
 }
 
-/// One metric: a row for each lock, a column for each number of threads.
+/// A table of one metric, with a row for each lock and a column for each number of threads.
 fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> String {
     let Some(metric) = results.metric(metric) else { return String::new() };
     let columns = std::iter::once(group.axis.as_str()).chain(group.cells.iter().map(String::as_str));
@@ -66,15 +66,15 @@ fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> Str
     )
 }
 
-/// Three digits, without any behind the point where there are enough before it.
+/// Three digits, with digits after the point only if there are fewer than three before it.
 fn short(number: f64) -> String {
     if number == 0.0 { "0".to_owned() } else { units::three_digits(number) }
 }
 
-/// The figures of each lock, over all numbers of threads.
+/// The table of each lock's figures over all numbers of threads.
 fn summary(results: &Results, group: &Group, plan: &Plan, width: u16) -> String {
     let Some(merit) = results.metric(&group.merit) else { return String::new() };
-    // One number of threads has one figure; of several, the table above has all.
+    // One number of threads has one figure. For several, the table above has all figures.
     let columns = [
         ("lock", true),
         ("ratio", true),
@@ -97,7 +97,7 @@ fn summary(results: &Results, group: &Group, plan: &Plan, width: u16) -> String 
     format!("{}\n{note}", table::text(&table))
 }
 
-/// What became of runs that did not end well: a failure is worse than a time-out.
+/// How unsuccessful runs ended: a failure is worse than a time-out.
 fn ended(results: &Results, group: &Group, lock: &str) -> Option<&'static str> {
     let here = results.points.iter().filter(|point| point.lock == lock && point.group == group.title);
     let mut failures = here.flat_map(|point| &point.failures).peekable();
@@ -105,7 +105,7 @@ fn ended(results: &Results, group: &Group, lock: &str) -> Option<&'static str> {
     Some(if failures.all(|failed| failed.timed_out) { "timed out" } else { "failed" })
 }
 
-/// What the columns are.
+/// An explanation of the columns.
 fn legend(results: &Results, plan: &Plan, width: u16) -> String {
     let Some(merit) = results.metrics.first() else { return String::new() };
     let over = match results.groups.first() {
@@ -158,7 +158,7 @@ fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
         },
         match figure(name::MEMORY) {
             Some(kib) => units::bytes((kib as u64).div_ceil(1024) << 20),
-            // The program is smaller than this command, which is where the kernel begins to count.
+            // The program is smaller than this command, from which the kernel starts to count.
             None => if measured { "small" } else { NONE }.to_owned(),
         },
     ]
@@ -170,7 +170,7 @@ pub(super) fn is_no_gain(results: &Results, group: &Group, lock: &str) -> bool {
     standing.is_some_and(|standing| standing.advantage.mean >= COLLAPSE)
 }
 
-/// A heading for the compared metric.
+/// A short heading for the compared metric.
 fn short_title(metric: &str) -> &'static str {
     match metric {
         name::SECONDS => "run time",
@@ -183,7 +183,7 @@ fn whole(number: f64) -> String {
     units::count(number.round() as u64)
 }
 
-/// A lock's figure as a ratio to glibc's, over all cells.
+/// A lock's figure divided by glibc's, over all cells.
 pub(super) fn overall(results: &Results, group: &Group, lock: &str) -> Option<Ratio> {
     let advantage = results.verdicts.get(&group.title)?.standing(lock)?.advantage;
     match results.metric(&group.merit)?.better {

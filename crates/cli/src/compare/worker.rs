@@ -1,5 +1,5 @@
-//! One run of the key-value map: a process of its own, so that its pthread mutex is whatever the dynamic linker gives
-//! it, as in any program; or with a rival's mutex or a closure lock, which needs a library perhaps.
+//! One run of the key-value map. It is a process of its own, so that the dynamic linker chooses its pthread mutex, as
+//! in any program. It can also use a rival's mutex or a closure lock, which may need a library.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CString, c_void};
@@ -31,7 +31,7 @@ use crate::{preload, screen};
 
 /// The hidden verb's name.
 const VERB: &str = "map-worker";
-/// Threads are many and do little.
+/// There are many threads, which need little stack.
 const STACK_BYTES: usize = 64 << 10;
 
 /// One run of the key-value map, for `flashlock compare`
@@ -59,21 +59,21 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
 }
 
-/// What one run found.
+/// The result of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sample {
-    /// The file that `pthread_mutex_lock` comes from, or the rival's name.
+    /// The file that provides `pthread_mutex_lock`, or the rival's name.
     provider: String,
-    /// Of all threads.
+    /// The total of all threads.
     operations: u64,
     elapsed_ns: u64,
     pub(super) fairness: f64,
-    /// What the map's check found wrong.
+    /// The problem that the map's check found.
     wrong: Option<String>,
 }
 
 impl Sample {
-    /// From what a run printed, once it is seen that the mutex was the one that was meant, and that it excluded.
+    /// Parses a run's output. Checks that the mutex was the intended one, and that it excluded.
     pub(super) fn read(text: &str, meant: &Contestant) -> Result<Self, String> {
         let sample: Self = serde_json::from_str(text).map_err(|error| format!("it printed no result: {error}"))?;
         let is_ours = preload::is_ours(std::ffi::OsStr::new(&sample.provider));
@@ -103,7 +103,7 @@ impl Sample {
     }
 }
 
-// SAFETY: a pthread mutex excludes, whoever's it is; whether one does is what the check finds out.
+// SAFETY: any pthread mutex must exclude; the check finds out whether this one does.
 unsafe impl Lock for Mutex {
     fn acquire(&self) {
         self.lock();
@@ -117,24 +117,24 @@ unsafe impl Lock for Mutex {
 /// A rival's mutex.
 struct Theirs {
     mutex: flashlock_rivals::Mutex,
-    /// What the owner keeps between `acquire` and `release`.
+    /// The guard that the holder keeps between `acquire` and `release`.
     guard: UnsafeCell<Guard>,
 }
 
-// SAFETY: `guard` is used by the owner of the mutex only.
+// SAFETY: only the holder of the mutex uses `guard`.
 unsafe impl Sync for Theirs {}
 
-// SAFETY: a mutex excludes, whoever's it is; whether one does is what the check finds out.
+// SAFETY: any mutex must exclude; the check finds out whether this one does.
 unsafe impl Lock for Theirs {
     fn acquire(&self) {
         let mut guard = Guard::default();
         self.mutex.lock(&mut guard);
-        // SAFETY: this thread is the owner.
+        // SAFETY: this thread is the holder.
         unsafe { *self.guard.get() = guard };
     }
 
     fn release(&self) {
-        // SAFETY: this thread is the owner, and acquired the mutex with this guard.
+        // SAFETY: this thread is the holder, and acquired the mutex with this guard.
         unsafe {
             let mut guard = std::mem::take(&mut *self.guard.get());
             self.mutex.unlock(&mut guard);
@@ -153,17 +153,17 @@ impl Theirs {
             (Code::Cpp(_), Some(library)) => load(library)?,
             (Code::Cpp(_), None) => return Err(Failure::usage(format_args!("{} needs a --library", rival.name))),
         };
-        // SAFETY: they are of one rival, whose shim asserts that it keeps to the room that there is.
+        // SAFETY: the functions belong to one rival, whose shim asserts that its types fit.
         let mutex = unsafe { flashlock_rivals::Mutex::new(functions) };
         Ok(Self { mutex, guard: UnsafeCell::default() })
     }
 }
 
-/// The functions of a shim.
+/// Loads the functions of a shim.
 fn load(library: &Path) -> Result<Functions, Failure> {
     let cannot = |what: &str| Failure::new(format_args!("cannot load {}: {what}", library.display()));
     let name = CString::new(library.as_os_str().as_bytes()).map_err(Failure::new)?;
-    // SAFETY: the name is a C string; the library is a shim, whose constructors are those of the rival's own library.
+    // SAFETY: the name is a C string; the library is a shim, and its constructors are those of the rival's library.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
     if handle.is_null() {
         return Err(cannot("the dynamic linker refuses it"));
@@ -207,9 +207,9 @@ pub(super) fn command(
     Ok(command)
 }
 
-/// How many rounds of work take so many ns on this computer.
+/// How many rounds of work take so many ns on the host.
 pub(super) fn rounds_of_work(ns: u32) -> u32 {
-    /// Long beside what reading the clock takes, short beside a time slice.
+    /// Long compared with reading the clock, short compared with a time slice.
     const ROUNDS: u32 = 20_000;
     const TRIES: u32 = 50;
     if ns == 0 {
@@ -221,7 +221,7 @@ pub(super) fn rounds_of_work(ns: u32) -> u32 {
         Here::work(&mut random, ROUNDS);
         start.elapsed()
     };
-    // The fastest of many is the one that nobody interrupted.
+    // The fastest of many tries was not interrupted.
     let fastest = (0..TRIES).map(|_| time()).min().unwrap_or_default().as_nanos().max(1);
     ((u128::from(ns) * u128::from(ROUNDS) + fastest / 2) / fastest).clamp(1, u32::MAX.into()) as u32
 }
@@ -240,7 +240,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// With a closure lock, whose clients wait in its usual way.
+/// Measures with a closure lock, whose clients wait in its usual way.
 fn measure_closure(args: &Args) -> Result<Sample, Failure> {
     let name = args.closure.as_deref().unwrap_or_default();
     Ok(match StandaloneId::from_name(name) {
@@ -268,7 +268,7 @@ fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
                 come.fetch_add(1, Relaxed);
                 barrier.wait();
                 let mut operations = 0_u64;
-                // One at least, also of a thread that had no CPU before the time was over.
+                // At least one operation, even in a thread that got no CPU before the time was over.
                 loop {
                     shared.operate(&mut client);
                     operations += 1;
@@ -282,11 +282,11 @@ fn measure<L: Lock + Send>(args: &Args, lock: L, provider: String) -> Sample {
         let threads: Vec<_> = (0..args.threads).map(spawn).collect();
         if let Some(error) = threads.iter().find_map(|thread| thread.as_ref().err()) {
             screen::complain(None, &format!("cannot start {} threads: {}", args.threads, screen::reason(error)));
-            // The threads that did start wait for the others for ever.
+            // The threads that did start would wait for the others for ever.
             std::process::exit(1);
         }
-        // The clock starts when all have come, and before any of them goes on: neither their creation nor a late
-        // wake-up of this thread is to count.
+        // The clock starts when all threads have arrived, and before any of them continues: neither their creation nor
+        // a late wake-up of this thread counts.
         while come.load(Relaxed) < args.threads {
             thread::sleep(Duration::from_micros(100));
         }

@@ -1,4 +1,4 @@
-//! `flashlock doctor`: what can and cannot be done here, and for a program, and why.
+//! `flashlock doctor`: what flashlock can and cannot do here and for a program, and why.
 
 mod program;
 pub(crate) mod self_test;
@@ -17,7 +17,7 @@ use crate::json;
 use crate::preload;
 use crate::screen::{self, BAD, GOOD, HEADING, WARNING, styled};
 
-/// What findings about memory that processes share are called.
+/// The subject of findings about memory that processes share.
 const SHARED_MEMORY: &str = "shared memory";
 
 const EXAMPLES: &str = "\
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was found about one thing.
+/// The findings about one subject.
 #[derive(Serialize)]
 struct Section {
     title: String,
@@ -58,21 +58,21 @@ struct Section {
 #[derive(Serialize)]
 struct Output<'a> {
     flashlock: &'static str,
-    /// The worst of all findings.
+    /// The worst level of all findings.
     verdict: Level,
     sections: &'a [Section],
 }
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    // What cannot be run is a failure, as for `flashlock run`.
+    // A program that cannot be run is a failure, as for `flashlock run`.
     let program = args.program.as_deref().map(inspect::program).transpose()?;
     let library = preload::find();
     let mut sections = Vec::new();
     if let Some(program) = program {
         let title = program.path.display().to_string();
         sections.push(Section { title, findings: program::examine(program, library.as_deref().ok()) });
-        // The locks take their time.
+        // Testing the locks takes time, so show the rest first.
         if !args.json {
             screen::emit(&shown(&sections, screen::width(libc::STDOUT_FILENO)))?;
         }
@@ -104,7 +104,7 @@ fn worst(sections: &[Section]) -> Level {
     sections.iter().flat_map(|section| &section.findings).map(|finding| finding.level).max().unwrap_or(Level::Ok)
 }
 
-/// Sections, each followed by an empty line.
+/// The sections, each followed by an empty line.
 fn shown(sections: &[Section], width: u16) -> String {
     let all = || sections.iter().flat_map(|section| &section.findings);
     let names = all().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What flashlock can do for a program: which locks it and its libraries take from the C library.
+//! What flashlock can do for a program: which locks the program and its libraries use from the C library.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use crate::elf::{self, Elf, Image};
 use crate::inspect::{Finding, Inspection, Program};
 use crate::search::Libraries;
 
-/// A kind of lock that programs take from the C library.
+/// A kind of lock that programs use from the C library.
 struct Family {
     name: &'static str,
-    /// Its operations that matter: those which acquire or wait, and their opposites.
+    /// Its relevant operations: those that acquire or wait, and their opposites.
     operations: &'static [&'static str],
 }
 
-/// The first operation of each stands for the family: flashlock serves it if its library exports that.
+/// The first operation of each family represents it: flashlock serves the family if its library exports that operation.
 const FAMILIES: &[Family] = &[
     Family {
         name: "mutexes",
@@ -42,18 +42,18 @@ const FAMILIES: &[Family] = &[
     Family { name: "barriers", operations: &["pthread_barrier_wait"] },
 ];
 
-/// What the sentence is called that says what follows from the others.
+/// The subject of the sentence that draws the conclusion from the other findings.
 const VERDICT: &str = "in short";
-/// More libraries than this are not looked at.
+/// The maximum number of libraries that are examined.
 const MOST_LIBRARIES: usize = 300;
 
-/// A program or library, and its name.
+/// A program or library with its name.
 struct Part {
     name: String,
     elf: Box<Elf>,
 }
 
-/// Looks at a program: first what follows, then what was found.
+/// Examines a program. The conclusion comes first, then the findings.
 pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> {
     let out_of_reach = program.out_of_reach();
     let Inspection { mut findings, program } = program.inspection;
@@ -101,12 +101,12 @@ fn in_short(parts: &[Part], served: &HashSet<String>) -> Finding {
     }
 }
 
-/// Whether a program or library takes such locks from the C library.
+/// Whether a program or library uses such locks from the C library.
 fn uses(part: &Part, family: &Family) -> bool {
     part.elf.imports.iter().any(|name| family.operations.contains(&name.as_str()))
 }
 
-/// A program that brings its own C library, as Nix's do.
+/// Warns of a program with its own C library, like those of Nix.
 fn other_glibc(elf: &Elf) -> Option<Finding> {
     let Ok(Image::Elf(me)) = elf::read(&std::env::current_exe().ok()?) else { return None };
     let real = |elf: &Elf| Path::new(elf.interpreter.as_deref()?).canonicalize().ok();
@@ -125,7 +125,7 @@ fn served(library: Option<&Path>) -> HashSet<String> {
     }
 }
 
-/// The program and all libraries that it needs, without the C library; and the names of those that were not found.
+/// The program and all libraries that it needs, except the C library; and the names of those that were not found.
 fn closure(path: PathBuf, elf: Box<Elf>) -> (Vec<Part>, Vec<String>) {
     let libraries = Libraries::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -152,7 +152,7 @@ fn closure(path: PathBuf, elf: Box<Elf>) -> (Vec<Part>, Vec<String>) {
     (parts, missing)
 }
 
-/// glibc's own parts, whose inner locks cannot be reached.
+/// glibc's own parts, whose internal locks cannot be replaced.
 fn is_c_library(name: &str) -> bool {
     ["libc.so", "libpthread.so", "libdl.so", "libm.so", "librt.so", "ld-linux", "libanl.so", "libutil.so"]
         .iter()
@@ -193,7 +193,8 @@ fn no_locks(parts: &[Part]) -> String {
     }
 }
 
-/// ThreadSanitizer's library learns of locks by the same means, and is called after ours: that is, never.
+/// Warns of ThreadSanitizer's library. It intercepts locks in the same way, but is called after flashlock: that is,
+/// never.
 fn watched(parts: &[Part]) -> Option<Finding> {
     let sanitizer = parts.iter().flat_map(|part| &part.elf.needed).find(|name| name.starts_with("libtsan.so"))?;
     Some(Finding::warn(
@@ -203,11 +204,11 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     ))
 }
 
-/// Functions by which memory comes to be shared between programs. (Who forks may share what it has mapped: `system`
-/// says what holds for everybody.)
+/// Functions by which programs come to share memory. (Forked processes may share mappings, too: `system` describes what
+/// holds for every program.)
 const SHARERS: &[&str] = &["shm_open", "shmat"];
 
-/// Mutexes of the default kind may lie in memory that processes share.
+/// Warns that mutexes of the default kind may be in memory that processes share.
 fn shared(parts: &[Part]) -> Option<Finding> {
     let imports = |part: &Part, wanted: &[&str]| part.elf.imports.iter().any(|name| wanted.contains(&name.as_str()));
     let shares = |part: &&Part| imports(part, SHARERS) && imports(part, FAMILIES[0].operations);
@@ -232,7 +233,7 @@ fn shared(parts: &[Part]) -> Option<Finding> {
     })
 }
 
-/// What is loaded later cannot be seen.
+/// Warns of libraries that are loaded later and cannot be examined.
 fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
     let loaders: Vec<&str> = parts.iter().filter(loads).map(|part| part.name.as_str()).collect();
@@ -244,7 +245,7 @@ fn later(parts: &[Part]) -> Option<Finding> {
     (!loaders.is_empty()).then(|| Finding::ok("plug-ins", text))
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 fn shorten(names: &[&str]) -> String {
     const SHOWN: usize = 4;
     match names.len().checked_sub(SHOWN) {

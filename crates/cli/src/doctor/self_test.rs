@@ -1,5 +1,5 @@
-//! Every lock, tried in a child process under the preload library: are the functions really the library's, does a mutex
-//! exclude, does a condition variable wake, is it counted?
+//! Tests every lock in a child process with the preload library: whether the functions come from the library, whether a
+//! mutex excludes, whether a condition variable wakes, and whether operations are counted.
 
 use std::cell::UnsafeCell;
 use std::io::Read;
@@ -28,32 +28,32 @@ use crate::{preload, screen};
 const ROUNDS: u64 = 2000;
 /// How often the two threads wake each other.
 const PINGPONGS: u64 = 200;
-/// A lock that takes longer than this is stuck.
+/// A test that takes longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ADVICE: &str = "choose another lock, and report this";
 
-/// What the child tells.
+/// The child's report.
 #[derive(Serialize, Deserialize)]
 struct Answer {
-    /// Functions that the library offers, and that come from elsewhere.
+    /// Functions of the library that are bound to another one.
     foreign: Vec<String>,
-    /// How many functions come from it.
+    /// The number of functions that are bound to the library.
     bound: usize,
-    /// What the mutex protected.
+    /// The count that the mutex protected.
     counted: u64,
     /// How often the threads woke each other.
     pingpongs: u64,
-    /// What the readers-writer lock protected.
+    /// The number that the readers-writer lock protected.
     written: u64,
-    /// How often a reader saw it half written.
+    /// How often a reader saw a half-finished write.
     torn: u64,
-    /// What the spinlock protected.
+    /// The count that the spinlock protected.
     spun: u64,
-    /// How often the threads let each other go by semaphores.
+    /// How often the threads let each other continue by semaphores.
     permits: u64,
 }
 
-/// Tries all locks: each of the one kind beside the default of the other.
+/// Tests all locks: each mutex lock with the default readers-writer lock, and the reverse.
 pub(super) fn all(library: &Path) -> Vec<Finding> {
     let mutexes = LOCKS.iter().map(|lock| (lock.name, RW_DEFAULT.info().name, lock.name));
     let rws = RW_LOCKS.iter().map(|lock| (DEFAULT.info().name, lock.name, lock.name));
@@ -86,13 +86,13 @@ fn attempt(library: &Path, mutex: &str, rw: &str) -> Result<String, String> {
     judge(&answer, &block.totals()).map_err(|what| with(&what, &complaint))
 }
 
-/// What is wrong, with what the child said about it.
+/// The problem, with the child's messages about it.
 fn with(what: &str, complaint: &str) -> String {
     let complaint = complaint.trim();
     if complaint.is_empty() { what.to_owned() } else { format!("{what}; it said: {complaint}") }
 }
 
-/// Waits for the child, but not for ever; what it wrote.
+/// Waits for the child, but not for ever. Returns its output.
 fn finish(mut child: Child) -> Result<(String, String), String> {
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
@@ -107,7 +107,7 @@ fn finish(mut child: Child) -> Result<(String, String), String> {
             Err(error) => return Err(format!("cannot be waited for: {}", screen::reason(&error))),
         }
     };
-    // Both outputs are a few lines at most: they fit into their pipes, and can be read after the end.
+    // Both outputs have at most a few lines, which fit into the pipes, so they can be read after the end.
     let (mut output, mut complaint) = (String::new(), String::new());
     if let (Some(mut out), Some(mut err)) = (child.stdout.take(), child.stderr.take()) {
         let _ = out.read_to_string(&mut output);
@@ -159,7 +159,7 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     ))
 }
 
-/// The hidden verb: runs in the child, under the preload library.
+/// Runs the hidden verb: in the child, with the preload library.
 pub(crate) fn child() -> Result<u8, Failure> {
     let library = preload::find()?;
     let functions = match elf::read(&library) {
@@ -193,7 +193,7 @@ struct Counter {
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: the value is touched by the mutex's holder only, which is what is being tried.
+// SAFETY: only the mutex's holder touches the value, which is what is being tested.
 unsafe impl Sync for Counter {}
 
 impl Counter {
@@ -203,11 +203,11 @@ impl Counter {
 
     /// The value. The caller holds the mutex, or is alone.
     fn get(&self) -> u64 {
-        // SAFETY: the caller's promise; should the mutex fail to exclude, a torn value cannot harm more than the count.
+        // SAFETY: the caller's promise; if the mutex does not exclude, a torn value only harms the count.
         unsafe { self.value.get().read_volatile() }
     }
 
-    /// One more. The caller holds the mutex.
+    /// Adds one. The caller holds the mutex.
     fn increment(&self) {
         // SAFETY: as above.
         unsafe { self.value.get().write_volatile(self.get() + 1) };
@@ -231,8 +231,7 @@ fn count() -> u64 {
     counter.get()
 }
 
-/// Two threads that write two numbers, and read them: what the first is in the end, and how often they were not the
-/// same.
+/// Two threads write and read two numbers. Returns the first number at the end, and how often the two differed.
 fn read_and_write() -> (u64, u64) {
     let (lock, numbers, torn) = (RwLock::new(), [Counter::new(), Counter::new()], AtomicU64::new(0));
     let work = || {
@@ -254,7 +253,7 @@ fn read_and_write() -> (u64, u64) {
     (numbers[0].get(), torn.into_inner())
 }
 
-/// Two threads under a spinlock; how many increments were kept.
+/// Two threads increment under a spinlock. Returns how many increments were kept.
 fn spin() -> u64 {
     let (lock, counter) = (Spin::new(), Counter::new());
     let work = || {
@@ -272,7 +271,7 @@ fn spin() -> u64 {
     counter.get()
 }
 
-/// Two threads that let each other go, each by a semaphore; how often.
+/// Two threads let each other continue, each by a semaphore. Returns how often.
 fn pass_permits() -> u64 {
     let (turns, counter) = ([Semaphore::new(1), Semaphore::new(0)], Counter::new());
     let play = |me: usize| {
@@ -290,7 +289,7 @@ fn pass_permits() -> u64 {
     counter.get()
 }
 
-/// Two threads that take turns; how many turns there were.
+/// Two threads take turns. Returns the number of turns.
 fn ping_pong() -> u64 {
     let table = Counter::new();
     let turns = [Cond::new(), Cond::new()];

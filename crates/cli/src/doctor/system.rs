@@ -1,4 +1,4 @@
-//! The system and the environment that programs are started from.
+//! Checks the system and the environment in which programs are started.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::inspect::Finding;
 use crate::lock_choice::{RwUnder, Under, imagined_topology};
 use crate::{preload, screen, topology};
 
-/// Everything but the locks.
+/// All findings except those about locks.
 pub(super) fn examine(library: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![kernel(), glibc(), nodes()];
     if let Some(library) = library {
@@ -77,7 +77,7 @@ fn rest() -> Finding {
     Finding::ok(settings::UMWAIT, text)
 }
 
-/// What holds for mutexes that several processes map: under every lock, and for every program.
+/// Explains mutexes in memory that several processes map. It holds for every lock and every program.
 fn shared_memory() -> Finding {
     Finding::ok(
         super::SHARED_MEMORY,
@@ -86,7 +86,7 @@ fn shared_memory() -> Finding {
     )
 }
 
-/// Privileges of this process keep the dynamic linker from preloading.
+/// Warns if privileges of this process keep the dynamic linker from preloading.
 fn secure_mode() -> Option<Finding> {
     // SAFETY: reads the process's own auxiliary vector.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;

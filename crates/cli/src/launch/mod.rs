@@ -1,5 +1,5 @@
-//! Starting a program so that it cannot tell that it was not started directly: same signal mask, same ignored signals,
-//! the shell's exit statuses when it cannot be started.
+//! Starts a program so that it cannot notice the difference from a direct start: the same signal mask, the same ignored
+//! signals, and the shell's exit statuses if it cannot be started.
 
 pub(crate) mod signals;
 mod supervise;
@@ -19,12 +19,12 @@ use crate::screen;
 
 /// The exit status of a tool that runs programs and fails itself.
 pub(crate) const OWN_FAILURE: u8 = 125;
-/// The exit status for a program that is there and cannot be executed.
+/// The exit status for a program that exists but cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// The exit status for a program that is not there.
+/// The exit status for a program that does not exist.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// Whether SIGPIPE was ignored when this process began. Rust's runtime ignores it for itself before `main`.
+/// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 #[used]
@@ -42,7 +42,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// From words, of which there is at least one.
+    /// A program from its words, of which there is at least one.
     pub(crate) fn new(words: &[OsString]) -> Result<Self, Failure> {
         let convert = |word: &OsString| {
             CString::new(word.as_bytes())
@@ -51,7 +51,7 @@ impl Program {
         Ok(Self { words: words.iter().map(convert).collect::<Result<_, _>>()? })
     }
 
-    /// The program as it was named.
+    /// The program's name as the user wrote it.
     pub(crate) fn name(&self) -> &OsStr {
         OsStr::from_bytes(self.words[0].as_bytes())
     }
@@ -74,7 +74,7 @@ impl Program {
         if error.raw_os_error() != Some(libc::ENOENT) {
             return Failure::new(format_args!("cannot run '{}': {reason}", name.display())).with_code(NOT_EXECUTABLE);
         }
-        // A script or program that is there, but whose interpreter is not, is "not found" to the kernel too.
+        // If a script or program exists but its interpreter does not, the kernel reports "not found", too.
         let there = name.as_bytes().contains(&b'/') && Path::new(name).exists();
         let hint = if there { " (the file is there; its interpreter is not)" } else { "" };
         Failure::new(format_args!("cannot run '{}': {reason}{hint}", name.display())).with_code(NOT_FOUND)

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::Duration;
 
-/// The signals that are passed on to the program.
+/// The signals that are forwarded to the program.
 const FORWARDED: &[libc::c_int] =
     &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
@@ -40,7 +40,7 @@ pub(crate) fn name(signal: libc::c_int) -> String {
     }
 }
 
-/// The set of the signals that are passed on, and SIGCHLD.
+/// The set of the forwarded signals and SIGCHLD.
 pub(crate) fn watched() -> libc::sigset_t {
     let realtime = libc::SIGRTMIN()..=libc::SIGRTMAX();
     set_of(FORWARDED.iter().copied().chain(realtime).chain([libc::SIGCHLD]))
@@ -49,7 +49,7 @@ pub(crate) fn watched() -> libc::sigset_t {
 /// The set of these signals.
 pub(crate) fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: sigemptyset initialises the set; a number that is no signal's is refused.
+    // SAFETY: sigemptyset initialises the set; invalid numbers are refused.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in signals {
@@ -59,7 +59,7 @@ pub(crate) fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset
     }
 }
 
-/// Blocks the signals of a set; the mask that held before.
+/// Blocks the signals of a set. Returns the previous mask.
 pub(crate) fn block(set: &libc::sigset_t) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: both sets are valid; the call initialises the second.
@@ -69,7 +69,7 @@ pub(crate) fn block(set: &libc::sigset_t) -> libc::sigset_t {
     }
 }
 
-/// Makes a mask hold.
+/// Sets the signal mask.
 pub(crate) fn set_mask(mask: &libc::sigset_t) {
     // SAFETY: the set is valid.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
@@ -82,38 +82,38 @@ pub(crate) fn wait(set: &libc::sigset_t) -> Option<libc::siginfo_t> {
     unsafe { (libc::sigwaitinfo(set, info.as_mut_ptr()) > 0).then(|| info.assume_init()) }
 }
 
-/// Waits for a signal of the set, which is blocked, but not longer than this.
+/// Waits for a signal of the set, which is blocked, but no longer than `limit`.
 pub(crate) fn wait_until(set: &libc::sigset_t, limit: Duration) -> Option<libc::c_int> {
     let seconds = libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX);
     let limit = libc::timespec { tv_sec: seconds, tv_nsec: limit.subsec_nanos().into() };
-    // SAFETY: the set and the time are valid; nothing is asked of the signal but its number.
+    // SAFETY: the set and the time are valid; only the signal's number is requested.
     let signal = unsafe { libc::sigtimedwait(set, ptr::null_mut(), &limit) };
     (signal > 0).then_some(signal)
 }
 
-/// Forgets the signals of the set, which is blocked, that have come already.
+/// Discards pending signals of the set, which is blocked.
 pub(crate) fn discard_pending(set: &libc::sigset_t) {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the set and the time are valid; nothing is asked of the signals.
+    // SAFETY: the set and the time are valid; no information about the signals is requested.
     while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &now) } > 0 {}
 }
 
-/// While it lives, the signals by which a user interrupts are blocked in the calling thread and in those that it
-/// starts, and asked for. Those that are ignored stay ignored.
+/// While it exists, the user's interrupting signals are blocked in the calling thread and in the threads that it
+/// starts. They are polled instead. Ignored signals stay ignored.
 pub(crate) struct Interruption {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Interruption {
-    /// From now on. Call it before there is a second thread.
+    /// Starts blocking. Call it before there is a second thread.
     pub(crate) fn begin() -> Self {
         let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
         let set = set_of(interrupting.into_iter().filter(|signal| !is_ignored(*signal)));
         Self { set, before: block(&set) }
     }
 
-    /// Whether one has come.
+    /// Whether an interruption has arrived.
     pub(crate) fn has_come(&self) -> bool {
         wait_until(&self.set, Duration::ZERO).is_some()
     }
@@ -126,19 +126,19 @@ impl Drop for Interruption {
     }
 }
 
-/// What happens on a signal.
+/// The disposition of a signal.
 pub(crate) fn action(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the disposition of a valid signal; all-zero is a valid sigaction.
+    // SAFETY: reads the disposition of a valid signal; all-zero is a valid sigaction.
     unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()
     }
 }
 
-/// Makes an action hold.
+/// Sets a signal's disposition.
 pub(crate) fn set_action(signal: libc::c_int, action: &libc::sigaction) {
-    // SAFETY: the action is one that the kernel gave us, or the default.
+    // SAFETY: the action came from the kernel, or is the default.
     unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
     action(signal).sa_sigaction == libc::SIG_IGN
 }
 
-/// Makes a signal do what it does by default; what it did before.
+/// Sets a signal's default disposition. Returns the previous one.
 pub(crate) fn set_default(signal: libc::c_int) -> libc::sigaction {
     let before = action(signal);
     let mut default = before;

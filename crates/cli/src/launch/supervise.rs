@@ -1,5 +1,5 @@
-//! Running a program as a child that behaves as if it were this process: it gets our signals, dies with us, and we end
-//! as it ended.
+//! Runs a program as a child that behaves like this process itself: it receives this process's signals, dies with it,
+//! and this process ends as the child ended.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use super::{OWN_FAILURE, Program, signals};
 use crate::failure::Failure;
 
-/// How a child ended, and what it took.
+/// How a child ended, and the resources that it used.
 pub(crate) struct Ended {
-    /// As `wait4` gives it.
+    /// The status from `wait4`.
     status: libc::c_int,
-    /// Of the child and of those of its children that it waited for.
+    /// The resources of the child and of those of its children that it waited for.
     pub(crate) resources: Resources,
 }
 
-/// What a process took.
+/// The resources that a process used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resources {
     /// From its start to its end.
@@ -32,7 +32,7 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
-    /// From what the kernel gives.
+    /// Converted from the kernel's structure.
     pub(crate) fn new(elapsed: Duration, usage: &libc::rusage) -> Self {
         let duration = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
         Self {
@@ -46,7 +46,7 @@ impl Resources {
 }
 
 impl Ended {
-    /// The exit status, or the signal.
+    /// The exit status (`Ok`) or the signal (`Err`).
     pub(crate) fn how(&self) -> Result<i32, i32> {
         if libc::WIFSIGNALED(self.status) {
             Err(libc::WTERMSIG(self.status))
@@ -55,17 +55,17 @@ impl Ended {
         }
     }
 
-    /// Ends this process in the same way. Returns an exit status to end with where that is all one can do.
+    /// Ends this process in the same way. If that is not possible, it returns an exit status to end with.
     pub(crate) fn imitate(&self) -> u8 {
         let signal = match self.how() {
             Ok(status) => return status as u8,
             Err(signal) => signal,
         };
         let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a valid limit. The program has dumped its core; ours would say nothing, and might replace it.
+        // SAFETY: a valid limit. The program has dumped its core; another dump would say nothing, and might replace it.
         unsafe { libc::setrlimit(libc::RLIMIT_CORE, &no_core) };
         signals::set_default(signal);
-        // SAFETY: signals this process only.
+        // SAFETY: signals only this process.
         unsafe { libc::raise(signal) };
         128 + signal as u8
     }
@@ -78,18 +78,18 @@ pub(crate) fn supervise(program: &Program) -> Result<Ended, Failure> {
         Failure::new(format_args!("cannot {what}: {}", crate::screen::reason(&error))).with_code(OWN_FAILURE)
     };
     let mut pipe = [0; 2];
-    // SAFETY: `pipe` takes two descriptors.
+    // SAFETY: `pipe` has room for two descriptors.
     if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(own("make a pipe"));
     }
     let watched = signals::watched();
     let mask = signals::block(&watched);
-    // Where SIGCHLD is ignored, a child's status is lost.
+    // If SIGCHLD is ignored, a child's status is lost.
     let on_child = signals::set_default(libc::SIGCHLD);
-    // SAFETY: asks for this process's id.
+    // SAFETY: reads this process's id.
     let parent = unsafe { libc::getpid() };
     let start = Instant::now();
-    // SAFETY: this process has one thread, so the child may do what it likes.
+    // SAFETY: this process has one thread, so the child may call any function.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(own("start a process")),
         0 => {
@@ -101,8 +101,8 @@ pub(crate) fn supervise(program: &Program) -> Result<Ended, Failure> {
     };
     let failed = exec_error(pipe);
     let ended = wait_for(child, &watched, start);
-    // What came too late for the child (the key that ended it, seen after its end) must not end us before we have
-    // reported.
+    // A signal that came too late for the child (such as the key that ended it, seen after its end) must not end this
+    // process before it has reported.
     signals::discard_pending(&watched);
     signals::set_mask(&mask);
     match failed {
@@ -111,10 +111,10 @@ pub(crate) fn supervise(program: &Program) -> Result<Ended, Failure> {
     }
 }
 
-/// In the child: becomes the program, or tells through the pipe why not.
+/// In the child: becomes the program, or reports through the pipe why it cannot.
 fn become_program(program: &Program, parent: libc::pid_t, pipe: i32) -> ! {
-    // SAFETY: plain calls. Had this command become the program, killing the one would kill the other: so it is here.
-    // The parent may have died before the kernel was told.
+    // SAFETY: plain calls. If this command had become the program, killing one would kill the other; prctl achieves the
+    // same. The parent may have died before that call.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
@@ -122,17 +122,17 @@ fn become_program(program: &Program, parent: libc::pid_t, pipe: i32) -> ! {
         }
     }
     let error = program.exec().raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
-    // SAFETY: writes four readable bytes, then ends without running what belongs to the parent.
+    // SAFETY: writes four readable bytes, then ends without running the parent's exit handlers.
     unsafe {
         libc::write(pipe, error.as_ptr().cast(), error.len());
         libc::_exit(libc::EXIT_FAILURE)
     }
 }
 
-/// Waits until the child has become the program; the error if it could not.
+/// Waits until the child has become the program. Returns the error if it could not.
 fn exec_error([read, write]: [i32; 2]) -> Option<io::Error> {
     let mut error = [0; 4];
-    // SAFETY: both descriptors are ours, and `error` takes four bytes. At most four are written, in one piece.
+    // SAFETY: both descriptors belong to this function, and `error` has four bytes. At most four are written, at once.
     let got = unsafe {
         libc::close(write);
         let got = loop {
@@ -147,7 +147,7 @@ fn exec_error([read, write]: [i32; 2]) -> Option<io::Error> {
     (got == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(error)))
 }
 
-/// Passes signals on until the child has ended.
+/// Forwards signals until the child has ended.
 fn wait_for(child: libc::pid_t, watched: &libc::sigset_t, start: Instant) -> Ended {
     loop {
         let mut status = 0;
@@ -161,13 +161,13 @@ fn wait_for(child: libc::pid_t, watched: &libc::sigset_t, start: Instant) -> End
             return Ended { status, resources: Resources::new(start.elapsed(), &usage) };
         }
         if let Some(info) = signals::wait(watched).filter(concerns_child) {
-            // SAFETY: the child has not been waited for, so the number is still its.
+            // SAFETY: the child has not been waited for, so the number still belongs to it.
             unsafe { libc::kill(child, info.si_signo) };
         }
     }
 }
 
-/// Whether a signal is to be passed on: not SIGCHLD, and not what a terminal's key has sent to the child as well.
+/// Whether a signal is forwarded: not SIGCHLD, and not a signal that a terminal's key has also sent to the child.
 fn concerns_child(info: &libc::siginfo_t) -> bool {
     let from_key = info.si_code == libc::SI_KERNEL && matches!(info.si_signo, libc::SIGINT | libc::SIGQUIT);
     info.si_signo != libc::SIGCHLD && !from_key

@@ -1,5 +1,5 @@
-//! A lock of the catalogue whose type is forgotten: so simulation and workloads are compiled once, not once for each of
-//! some fifty locks and ways of waiting.
+//! A lock of the catalogue with its type erased. So simulation and workloads are compiled only once, instead of for
+//! each of some fifty combinations of lock and way of waiting.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -18,11 +18,11 @@ use flashlock_sim::delegation::Servers;
 use flashlock_sim::{Sim, Word};
 
 thread_local! {
-    /// Of the run on this host thread, if its lock has servers.
+    /// The servers of the run on this host thread, if its lock has servers.
     pub(super) static SERVERS: RefCell<Option<Rc<Servers>>> = const { RefCell::new(None) };
 }
 
-/// The state of any lock, in place, and what to do with it.
+/// The state of any lock, in place, and its functions.
 #[repr(C)]
 pub(super) struct AnyLock {
     word: Word,
@@ -30,18 +30,18 @@ pub(super) struct AnyLock {
     kind: &'static Kind,
 }
 
-// As everywhere, the queue begins where the word ends: simulated caches see that.
+// As everywhere, the queue starts where the word ends: the simulated caches depend on that.
 const _: () = assert!(offset_of!(AnyLock, queue) == 4);
 
 /// The functions of one lock.
 pub(super) enum Kind {
-    /// One that is acquired and released.
+    /// A lock that is acquired and released.
     Mutex { lock: fn(&AnyLock), unlock: fn(&AnyLock) },
-    /// One that any number of readers hold, or one writer.
+    /// A lock that any number of readers can hold, or one writer.
     Rw { read: fn(&AnyLock), write: fn(&AnyLock), unlock: fn(&AnyLock) },
-    /// One that is given what is to be done.
+    /// A lock that runs a closure.
     Closure { run: fn(&AnyLock, &mut dyn FnMut()) },
-    /// One whose sections a server runs: what a client does, and what the server's thread does.
+    /// A lock whose sections a server runs: the functions of a client, and of the server's thread.
     Served { run: fn(&AnyLock, &Servers, &mut dyn FnMut()), serve: fn(&Servers, u32, (u64, u64)) },
 }
 
@@ -58,7 +58,7 @@ impl Kind {
             read: |any| {
                 let state = any.state_of::<L::State>();
                 if !L::enter(state) {
-                    // Without a deadline, and with less readers than it can count, it is acquired.
+                    // Without a deadline, and with fewer readers than it can count, the acquisition succeeds.
                     let _ = L::read(state, Reader::Newcomer, None);
                 }
             },
@@ -73,9 +73,9 @@ impl Kind {
         Self::Closure {
             run: |any, inside| {
                 let mut section = Section { request: Request::new(Section::act), inside };
-                // SAFETY: the section stays here until this returns, and is not touched before; so does the lock, for
-                // the workload outlives its threads. These run on one host thread: what goes to another one of them
-                // need not be `Send`.
+                // SAFETY: the section stays here until this returns, and is not touched before. So does the lock,
+                // because the workload outlives its threads. All threads run on one host thread, so what is passed
+                // between them need not be `Send`.
                 unsafe { L::run(any.queue_of::<L::State>(), (&raw mut section).cast()) }
             },
         }
@@ -83,8 +83,8 @@ impl Kind {
 }
 
 impl Kind {
-    /// A server sleeps where its clients sleep; where they poll or rest for ever, if there are CPUs, it polls for ever,
-    /// as in the paper.
+    /// A server sleeps if its clients sleep. If they poll or rest for ever, and there are CPUs, it polls for ever, as
+    /// in the paper.
     const fn served<W: WaitPolicy>() -> Self {
         Self::Served {
             run: |any, servers, inside| servers.run::<W>(any.state_of::<rcl::Lock<Sim>>(), inside),
@@ -99,7 +99,7 @@ impl Kind {
     }
 }
 
-/// What is to be done under a closure lock.
+/// A section of a closure lock.
 #[repr(C)]
 struct Section<'a> {
     request: Request,
@@ -108,7 +108,7 @@ struct Section<'a> {
 
 impl Section<'_> {
     /// # Safety
-    /// The request is a section's, and nobody else accesses that.
+    /// The request is a section's, and nothing else accesses it.
     unsafe fn act(request: *mut Request) {
         // SAFETY: the caller's promise.
         unsafe { ((*request.cast::<Self>()).inside)() }
@@ -116,37 +116,37 @@ impl Section<'_> {
 }
 
 impl AnyLock {
-    /// Free: all-zero state is, of every lock.
+    /// A free lock: the all-zero state is free in every lock.
     pub(super) fn new(kind: &'static Kind) -> Self {
         use flashlock_locks::machine::Word as _;
         Self { word: Word::new(0), queue: std::array::from_fn(|_| Word::new(0)), kind }
     }
 
-    /// The lock of that server.
+    /// The lock of this server.
     pub(super) fn of_server(kind: &'static Kind, number: u32) -> Self {
         let this = Self::new(kind);
         let lock = this.state_of::<rcl::Lock<Sim>>();
-        // SAFETY: the state of such a lock, which nobody uses yet. All of it is words, which may be written through a
-        // shared reference, and need not be dropped.
+        // SAFETY: the state of such a lock, which nothing uses yet. It consists of words, which may be written through
+        // a shared reference and need not be dropped.
         unsafe { std::ptr::from_ref(lock).cast_mut().write(Servers::lock(number)) };
         this
     }
 
     fn queue_of<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= size_of::<[Word; 5]>() && align_of::<Q>() <= align_of::<Word>()) }
-        // SAFETY: the queue of a lock on `Word`s is made of words: it fits (checked above), and any bits are valid
-        // words. `kind` is that of one lock, so the memory is seen as one type of queue only.
+        // SAFETY: the queue of a lock on `Word`s consists of words. It fits (checked above), and any bits are valid
+        // words. `kind` belongs to one lock, so the memory is used as only one type of queue.
         unsafe { &*self.queue.as_ptr().cast() }
     }
 
-    /// The whole state of a lock that has no word apart from its queue.
+    /// The whole state of a lock that has no separate word.
     fn state_of<S>(&self) -> &S {
         const { assert!(size_of::<S>() <= offset_of!(Self, kind) && align_of::<S>() <= align_of::<Word>()) }
-        // SAFETY: as of `queue_of`: word and queue are words side by side (checked above), and of one lock.
+        // SAFETY: as in `queue_of`: word and queue are adjacent words (checked above), and belong to one lock.
         unsafe { &*std::ptr::from_ref(self).cast() }
     }
 
-    /// Waits until the calling thread holds it, for writing. A closure lock cannot be held.
+    /// Waits until the calling thread holds the lock, for writing. A closure lock cannot be held.
     pub(super) fn lock(&self) {
         match self.kind {
             Kind::Mutex { lock: acquire, .. } | Kind::Rw { write: acquire, .. } => acquire(self),
@@ -164,7 +164,7 @@ impl AnyLock {
         }
     }
 
-    /// Does something under it; by whichever thread, before this one goes on.
+    /// Runs a section under the lock, in some thread, before this thread continues.
     pub(super) fn section(&self, inside: &mut dyn FnMut()) {
         match self.kind {
             Kind::Mutex { lock: acquire, unlock } | Kind::Rw { write: acquire, unlock, .. } => {
@@ -180,12 +180,12 @@ impl AnyLock {
         }
     }
 
-    /// Whether readers are let in together.
+    /// Whether it lets readers in together.
     pub(super) fn has_readers(&self) -> bool {
         matches!(self.kind, Kind::Rw { .. })
     }
 
-    /// The same, while others may read, too, if the lock knows readers.
+    /// Runs a section while others may read, too, if the lock has readers.
     pub(super) fn shared(&self, inside: &mut dyn FnMut()) {
         match self.kind {
             Kind::Rw { read, unlock, .. } => {
@@ -200,7 +200,7 @@ impl AnyLock {
 
 macro_rules! define_kinds {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The functions of that lock, waiting that way.
+        /// The functions of this lock with this way of waiting.
         pub(super) fn kind(choice: &Choice) -> &'static Kind {
             match choice.lock {
                 $(LockId::$variant => {
@@ -216,7 +216,7 @@ for_each_lock!(define_kinds);
 
 macro_rules! define_rw_kinds {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The same of a readers-writer lock.
+        /// The same for a readers-writer lock.
         pub(super) fn kind_rw(choice: &RwChoice) -> &'static Kind {
             match choice.lock {
                 $(RwId::$variant => {
@@ -232,7 +232,7 @@ for_each_rw_lock!(define_rw_kinds);
 
 macro_rules! define_standalone_kinds {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The same of a lock that no program can be run under.
+        /// The same for a lock that unmodified programs cannot use.
         pub(super) fn standalone_kind(choice: &StandaloneChoice) -> &'static Kind {
             match choice.lock {
                 $(StandaloneId::$variant => {

@@ -1,13 +1,14 @@
-//! How much memory all simulations that run at once may take: where they are large, fewer of them run.
+//! Limits the memory of all simulations that run at once: if they are large, fewer of them run.
 
 use std::sync::{Condvar, Mutex};
 
-/// For all simulations together: a GiB, less what the command has besides, and what estimates are wrong by.
+/// The memory for all simulations together: a GiB, less other memory of the command, and the error of estimates.
 const ALL: u64 = 800 << 20;
-/// What a simulation of this size leaves is given back to the system, before the next one takes as much on another CPU.
+/// After a simulation of at least this size, freed memory is returned to the system, before the next one takes as much
+/// on another CPU.
 const LARGE: u64 = 32 << 20;
 
-/// What is left of it.
+/// The remaining budget.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Mutex<Left>,
@@ -17,17 +18,18 @@ pub(super) struct Budget {
 #[derive(Debug)]
 struct Left {
     bytes: u64,
-    /// Simulations under way.
+    /// The number of simulations in progress.
     running: u32,
 }
 
 impl Budget {
-    /// All of it.
+    /// The full budget.
     pub(super) fn new() -> Self {
         Self { left: Mutex::new(Left { bytes: ALL, running: 0 }), changed: Condvar::new() }
     }
 
-    /// Does something that takes so many bytes as soon as there is room for it; what takes more than all runs alone.
+    /// Runs `act`, which takes so many bytes, as soon as there is room. If it takes more than the full budget, it runs
+    /// alone.
     pub(super) fn within<T>(&self, bytes: u64, act: impl FnOnce() -> T) -> T {
         let mut left = self.left.lock().expect("nobody panics while it holds this");
         while left.running > 0 && left.bytes < bytes {
@@ -50,9 +52,9 @@ impl Budget {
     }
 }
 
-/// Each thread's heap keeps what it has freed, for itself.
+/// Returns freed memory to the system. Otherwise, each thread's heap keeps its freed memory for itself.
 fn trim() {
-    // SAFETY: gives back memory that nobody uses; it may be called at any time, by any thread.
+    // SAFETY: returns unused memory; any thread may call it at any time.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);

@@ -1,5 +1,4 @@
-//! A lock that is to be simulated: one of the mutexes, of the readers-writer locks, or of those that no program can be
-//! run under.
+//! A lock to be simulated: a mutex, a readers-writer lock, or a lock that unmodified programs cannot use.
 
 use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
@@ -13,11 +12,11 @@ use super::experiment::Work;
 use crate::failure::Failure;
 use crate::lock_choice::{explain, known, known_rw, known_standalone};
 
-/// A lock with its options, as text and as what the text means.
+/// A lock with its options, as text and parsed.
 pub(super) struct Candidate {
     /// `NAME[:option=value,…]`.
     pub(super) text: String,
-    /// What the user tuned: a few words for each lock of the command line, kept until the command ends.
+    /// The user's tuning: a few words for each lock of the command line, kept until the command ends.
     pub(super) tunables: &'static Tunables,
     chosen: Chosen,
 }
@@ -29,7 +28,7 @@ enum Chosen {
 }
 
 impl Candidate {
-    /// From a text that was given as `--locks`.
+    /// Parses an entry of `--locks`.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let mut tunables = Tunables::DEFAULT;
         let name = text.split(':').next().unwrap_or_default();
@@ -61,7 +60,7 @@ impl Candidate {
         Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
     }
 
-    /// Its functions.
+    /// The lock's functions.
     pub(super) fn kind(&self) -> &'static Kind {
         match &self.chosen {
             Chosen::Mutex(choice) => any_lock::kind(choice),
@@ -70,7 +69,8 @@ impl Candidate {
         }
     }
 
-    /// How who waits for something else waits: who polls for the lock polls for everything, as in the papers.
+    /// How waiters for condition variables and semaphores wait: if they poll for the lock, they poll for everything, as
+    /// in the papers.
     pub(super) fn waiting(&self) -> Waiting {
         if self.wait() == "spin" { Waiting::Polling } else { Waiting::Sleeping }
     }
@@ -89,7 +89,7 @@ impl Candidate {
         matches!(&self.chosen, Chosen::Apart(StandaloneChoice { lock: StandaloneId::Rcl, .. }))
     }
 
-    /// Fails if this lock cannot be simulated so.
+    /// Fails if this lock cannot be simulated with these settings.
     pub(super) fn check(
         &self,
         work: Work,

@@ -1,4 +1,4 @@
-//! One run: a workload, under a lock, with so many threads, on a simulated machine.
+//! One run: a workload with a lock and a number of threads, on a simulated machine.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -65,18 +65,17 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// With fewer threads it waits for ever: for messages that nobody puts in.
+    /// The minimum number of threads. With fewer, the workload waits for ever for messages that no thread sends.
     pub(super) fn fewest_threads(self) -> u32 {
         if self == Self::Messages { 2 } else { 1 }
     }
 
-    /// Whether threads wait for something else than the lock while they hold it, so that they give it away.
+    /// Whether threads wait for something else while they hold the lock, so that they must release it meanwhile.
     pub(super) fn waits_inside(self) -> bool {
         matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
     }
 
-    /// Whether the lock is a kernel's spin lock, around which that does not preempt: neither who has it nor who waits
-    /// for it.
+    /// Whether the lock is a kernel's spin lock, which disables preemption for its holder and its waiters.
     fn is_in_kernel(self) -> bool {
         matches!(self, Self::Locktorture | Self::Lockstat | Self::Open1 | Self::Lock2)
     }
@@ -86,7 +85,7 @@ impl Work {
         self == Self::Readdir
     }
 
-    /// What sections do that access shared lines, unless somebody says otherwise.
+    /// The default job of the workloads with shared lines.
     pub(super) fn job(self) -> Option<Job> {
         match self {
             Self::RclLines => Some(Job::LINES),
@@ -95,8 +94,8 @@ impl Work {
         }
     }
 
-    /// How many of 100 operations are lookups of the map, or lists of the directory, unless somebody says otherwise;
-    /// `None` if they are all of one kind.
+    /// The default number of lookups of the map, or lists of the directory, per 100 operations. `None` if all
+    /// operations are of one kind.
     pub(super) fn reads(self) -> Option<u32> {
         match self {
             Self::Kvmap => Some(Mix::PAPER.lookups),
@@ -105,7 +104,7 @@ impl Work {
         }
     }
 
-    /// Lines that so many threads touch, where there are many: of the arrays.
+    /// The number of lines that so many threads touch, if it is large: those of the arrays.
     pub(super) fn lines(self, threads: u32) -> u64 {
         let (arrays, each) = match self {
             Self::Randarray => (1 + u64::from(threads), Reads::PAPER.lines()),
@@ -118,17 +117,17 @@ impl Work {
     }
 }
 
-/// What a run is to be.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Experiment<'a> {
     pub(super) machine: &'a Description,
     pub(super) work: Work,
-    /// Lookups or lists among 100 operations ([`Work::reads`]), and ns of work outside: of the map.
+    /// For the map: lookups or lists per 100 operations ([`Work::reads`]), and ns of work outside.
     pub(super) lookups: u32,
     pub(super) external: u32,
-    /// What sections do that access shared lines: of [`Work::job`].
+    /// For workloads with shared lines: the job ([`Work::job`]).
     pub(super) job: Job,
-    /// Servers, for a lock that has any.
+    /// The number of servers, for a lock that has servers.
     pub(super) servers: u32,
     pub(super) threads: u32,
     /// In ns of virtual time.
@@ -151,23 +150,23 @@ impl Drop for Hosted {
     }
 }
 
-/// What a run found.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// By the metrics' names.
+    /// The figures, by the metrics' names.
     pub(super) figures: BTreeMap<String, f64>,
-    /// All sections and waits, if they were wanted.
+    /// All sections and waits, if requested.
     pub(super) timeline: Timeline,
 }
 
 impl Experiment<'_> {
-    /// Runs it. The error says what went wrong.
+    /// Runs the experiment. The error says what went wrong.
     pub(super) fn run(&self, lock: &Candidate) -> Result<Sample, String> {
         let (seed, placement, place, tunables) = (self.seed, self.placement, self.place, lock.tunables);
         let mut simulation = Simulation::new(self.machine, Options { seed, placement, place, tunables });
         let kind = lock.kind();
         let _servers = self.with_servers(&mut simulation, kind);
-        // A lock whose waiters sleep is no spin lock, there as here.
+        // A lock whose waiters sleep is not a spin lock, neither in a kernel nor here.
         let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
         let preemption = if spins { Preemption::Off } else { Preemption::On };
         // Each lock belongs to the next server.
@@ -206,7 +205,7 @@ impl Experiment<'_> {
                 self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
             }
             Work::Messages => {
-                // Three take messages, as in the paper, if then half of the threads or more put them in.
+                // Three threads take messages, as in the paper, if then at least half of the threads send messages.
                 let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
                 let traffic = Traffic { consumers, ..Traffic::PAPER };
                 let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
@@ -222,7 +221,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Servers, where the lock has any: they are there as long as what this returns.
+    /// Makes servers, if the lock has servers. They exist as long as the returned value.
     fn with_servers(&self, simulation: &mut Simulation, kind: &Kind) -> Hosted {
         if matches!(kind, Kind::Served { .. }) {
             SERVERS.set(Some(Servers::new(simulation, self.servers)));
@@ -230,8 +229,8 @@ impl Experiment<'_> {
         Hosted
     }
 
-    /// Their threads, on CPUs of their own. Clients are to be spawned before: these have the CPUs that they have under
-    /// any lock.
+    /// Spawns the servers' threads, on CPUs of their own. Clients must be spawned before, so that they have the same
+    /// CPUs as with any other lock.
     fn serve(&self, simulation: &mut Simulation, kind: &'static Kind, cpus: &[u32]) {
         let (Kind::Served { serve, .. }, Some(servers)) = (kind, SERVERS.with_borrow(Clone::clone)) else { return };
         let time = (self.warm_up, self.warm_up + self.length);
@@ -258,8 +257,8 @@ impl Experiment<'_> {
         for number in 0..self.threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
             let (servers, left) = (servers.clone(), Rc::clone(&left));
-            // A queue of threads that come back at once keeps its order for ever. Were it that of their numbers, it
-            // would be that of their places.
+            // A queue of threads that come back at once keeps its order for ever. If threads started in order of their
+            // numbers, the queue would be in order of their places.
             let begins = XorShift::new(!seed, number).bits() % (from / 4).max(1);
             simulation.spawn(move || {
                 let mut client = shared.client(seed, number);
@@ -280,7 +279,7 @@ impl Experiment<'_> {
         self.serve(&mut simulation, kind, &apart);
         let outcome = simulation.run().map_err(|stuck| stuck.to_string())?;
         let counts = counts.borrow();
-        // All threads have returned, and with each of them went its reference.
+        // All threads have returned, and each has dropped its reference.
         let placed = Rc::get_mut(&mut shared).ok_or("a thread still has the workload: it was not checked")?;
         placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
         if counts.iter().all(|[_, counted]| *counted == 0) {
@@ -349,7 +348,7 @@ mod tests {
 
     use super::*;
 
-    /// For a millisecond, with few threads.
+    /// A run of a millisecond, with few threads.
     fn short(machine: &Description, work: Work, threads: u32) -> Experiment<'_> {
         Experiment {
             machine,
@@ -369,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Threads begin at different times within the warm-up.
+    /// Threads start at different times within the warm-up.
     #[test]
     fn only_the_time_that_counts_is_counted() {
         let mut machine = Description::find("2x18x2").unwrap();
@@ -385,7 +384,7 @@ mod tests {
             let together = f64::from(threads) * 1e3 / found["ops_per_us"];
             assert!((times / together - 1.0).abs() < 1e-6, "{times} ns of {together}");
         }
-        // CPUs that a hypervisor takes away for half of the time; and more threads than these.
+        // CPUs that a hypervisor takes away for half of the time, and more threads than CPUs.
         machine.hypervisor = Some(Hypervisor { run_ms: 0.2, away_ms: 0.2 });
         for (threads, expected) in [(1, 0.5), (8, 4.0), (90, 36.0)] {
             let found = short(&machine, Work::Kvmap, threads).run(&lock).unwrap().figures;
@@ -397,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Four CPUs, and a slice in which an operation has room.
+    /// Four CPUs, with slices that are longer than an operation.
     fn small() -> Description {
         let mut machine = Description::find("2x18x2").unwrap();
         (machine.topology.cores_per_node, machine.topology.threads_per_core) = (2, 1);
@@ -405,9 +404,9 @@ mod tests {
         machine
     }
 
-    /// With more threads than CPUs, whose last operations take long after the time that counts. Of few operations the
-    /// section is in that time, and the end is not; of more where one thread does what others have asked for, and they
-    /// then wait for a CPU.
+    /// There are more threads than CPUs, and their last operations last until long after the measured time. Of a few
+    /// operations, the section is in the measured time and the end is not. There are more such operations if one thread
+    /// runs the requests of others, which then wait for a CPU.
     #[test]
     fn each_operation_has_one_acquisition() {
         let machine = small();
@@ -429,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Under a lock that spins nobody waits for who has lost its CPU, if it is a kernel's.
+    /// With a kernel's spin lock, no thread waits for a preempted thread.
     #[test]
     fn kernels_do_not_preempt_around_their_locks() {
         let machine = small();
@@ -454,7 +453,7 @@ mod tests {
     #[test]
     fn a_deadlock_is_called_one() {
         let machine = Description::find("2x18x2").unwrap();
-        // Who takes messages alone waits for ever for somebody to put one in.
+        // A single consumer waits for ever for a message.
         let alone = short(&machine, Work::Messages, 1);
         let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");

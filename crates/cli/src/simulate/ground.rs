@@ -1,4 +1,4 @@
-//! The simulated computer, as workloads and their lock see it.
+//! The simulated computer as a backend of workloads, and the log of what happens to their locks.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::any_lock::AnyLock;
 /// The simulated computer.
 pub(super) struct Simulated;
 
-/// Lines that are touched.
+/// Lines that are only touched.
 pub(super) struct Touched(Region);
 
 impl Lines for Touched {
@@ -33,7 +33,7 @@ impl Lines for Touched {
     }
 }
 
-/// A linked structure that the workload has itself: each visit is a load and a step.
+/// A linked structure that the workload keeps itself: each visit is a load and a step.
 pub(super) struct Visited(Region);
 
 impl Lines for Visited {
@@ -80,21 +80,21 @@ impl Backend for Simulated {
     }
 }
 
-/// Who else may be in a section.
+/// Which other threads may be in a section at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Nobody.
+    /// No other thread.
     Alone,
     /// Other readers.
     Reader,
 }
 
-/// A section, and the wait for it: under which lock, who, where, and when, in ns.
+/// A section and the wait for it: under which lock, by which thread, where and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
-    /// Since when the thread wanted the lock.
+    /// When the thread asked for the lock.
     pub(super) asked: u64,
-    /// Of that time, how much it polled, and how much it slept.
+    /// How much of the wait the thread polled, and how much it slept.
     pub(super) polled: u64,
     pub(super) parked: u64,
     /// Locks are numbered in the order in which they were first acquired.
@@ -107,74 +107,74 @@ pub(super) struct Section {
     pub(super) end: u64,
 }
 
-/// A wait that was not over when the time that counts was.
+/// A wait that was not over at the end of the measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) asked: u64,
-    /// When that time was over.
+    /// The end of the measured time.
     pub(super) end: u64,
     pub(super) lock: u32,
     pub(super) thread: u32,
     pub(super) node: u32,
 }
 
-/// What a timeline shows.
+/// The contents of a timeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
-    /// In the order in which they begin.
+    /// In the order of their beginnings.
     pub(super) sections: Vec<Section>,
     pub(super) open: Vec<Open>,
 }
 
-/// What is noted of a run's acquisitions.
+/// The log of a run's acquisitions.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// Acquisitions before and after this time are not noted.
+    /// The measured time. Acquisitions before and after it are not logged.
     time: Range<u64>,
     locks: Vec<Noted>,
-    /// Sections from request to completion, and how long all of these took together, in ns.
+    /// The number of completed sections, and their total time from request to completion, in ns.
     completed: (u64, u64),
-    /// All sections and waits, if wanted.
+    /// All sections and waits, if requested.
     timeline: Option<Timeline>,
 }
 
-/// What is noted of a lock.
+/// The log of one lock.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     address: usize,
-    /// The threads, in the order in which they acquired.
+    /// The threads, in the order of their acquisitions.
     pub(super) history: Vec<u32>,
-    /// How many acquisitions followed one on another NUMA node.
+    /// The number of acquisitions that followed one on another NUMA node.
     pub(super) moves: u64,
     last_node: Option<u32>,
-    /// Who is in a section that is noted, and since when: one thread, or several readers.
+    /// The threads in a logged section, and since when: one thread, or several readers.
     inside: Vec<(u32, u64)>,
-    /// For how long it was held, each reader's time counted.
+    /// The total time that it was held; each reader's time counts.
     held: u64,
 }
 
 impl Log {
-    /// An empty one.
+    /// An empty log.
     pub(super) fn new(time: Range<u64>, timeline: bool) -> Self {
         Self { time, timeline: timeline.then(Timeline::default), ..Self::default() }
     }
 
-    /// Of the lock that was held for the longest time: workloads with two have one that they are about.
+    /// The log of the lock that was held for the longest time: the lock that a workload with two locks is about.
     pub(super) fn busiest(&self) -> Option<&Noted> {
         self.locks.iter().max_by_key(|lock| lock.held)
     }
 
-    /// Acquisitions, of all locks together.
+    /// The number of acquisitions of all locks.
     pub(super) fn acquisitions(&self) -> u64 {
         self.locks.iter().map(|lock| lock.history.len() as u64).sum()
     }
 
-    /// From request to completion, all threads together: how many sections, and their time in ns.
+    /// The number of completed sections of all threads, and their total time from request to completion in ns.
     pub(super) fn completed(&self) -> (u64, u64) {
         self.completed
     }
 
-    /// A section is complete that was asked for then.
+    /// Logs the completion of a section that was requested at `asked`.
     fn completes(&mut self, asked: u64) {
         let now = sim::now();
         if self.time.contains(&now) {
@@ -183,12 +183,12 @@ impl Log {
         }
     }
 
-    /// All sections and waits, if they were wanted.
+    /// All sections and waits, if requested.
     pub(super) fn into_timeline(self) -> Timeline {
         self.timeline.unwrap_or_default()
     }
 
-    /// `thread` has asked for it; the calling one acts.
+    /// Logs an acquisition. `thread` has asked for the lock; the acting thread may be another one.
     fn acquired(&mut self, address: usize, asked: Asked, thread: u32, entry: Entry) {
         let (begin, node) = (sim::now(), sim::thread_node());
         if !self.time.contains(&begin) {
@@ -201,7 +201,7 @@ impl Log {
         lock.inside.push((thread, begin));
         if let Some(Timeline { sections, .. }) = &mut self.timeline {
             let (lock, cpu, now) = (number as u32, sim::thread_cpu(), Asked::now());
-            // Where another thread runs the section, `now` is that thread's. `--trace` refuses such locks.
+            // If another thread runs the section, `now` is that thread's. `--trace` refuses such locks.
             let polled = now.polled.saturating_sub(asked.polled);
             let parked = now.parked.saturating_sub(asked.parked);
             sections.push(Section {
@@ -219,7 +219,7 @@ impl Log {
         }
     }
 
-    /// Before or after the time that counts: noted is only a wait that lasted beyond the end of that.
+    /// An acquisition outside the measured time: only a wait that lasted beyond the end of that time is logged.
     fn acquired_outside(&mut self, address: usize, asked: Asked, thread: u32, node: u32) {
         let end = self.time.end;
         if self.timeline.is_none() || asked.at >= end || sim::now() < end {
@@ -232,7 +232,7 @@ impl Log {
     fn released(&mut self, address: usize, thread: u32) {
         let Some(number) = self.known(address) else { return };
         let (now, lock) = (sim::now(), &mut self.locks[number]);
-        let Some(inside) = lock.inside.iter().position(|&(who, _)| who == thread) else { return }; // Not noted.
+        let Some(inside) = lock.inside.iter().position(|&(who, _)| who == thread) else { return }; // Not logged.
         let (_, begin) = lock.inside.swap_remove(inside);
         lock.held += now.min(self.time.end) - begin;
         let its_own = |section: &&mut Section| section.lock == number as u32 && section.thread == thread;
@@ -241,7 +241,7 @@ impl Log {
         }
     }
 
-    /// Of a lock that may be new.
+    /// The number of a lock, which may be new.
     fn number(&mut self, address: usize) -> usize {
         self.known(address).unwrap_or_else(|| {
             self.locks.push(Noted { address, ..Noted::default() });
@@ -254,7 +254,7 @@ impl Log {
     }
 }
 
-/// When a thread asked for a lock, and what it had waited until then.
+/// When a thread asked for a lock, and how long it had polled and slept until then.
 #[derive(Clone, Copy)]
 struct Asked {
     at: u64,
@@ -269,27 +269,27 @@ impl Asked {
 }
 
 thread_local! {
-    /// Of the run on this host thread.
+    /// The log of the run on this host thread.
     pub(super) static LOG: RefCell<Log> = RefCell::default();
 }
 
-/// A lock whose acquisitions are noted.
+/// A lock whose acquisitions are logged.
 #[repr(C)]
 pub(super) struct Watched {
     lock: AnyLock,
     preemption: Preemption,
-    /// For people.
+    /// The name in reports.
     name: &'static str,
 }
 
-// It begins a line, and shares it with nothing.
+// It starts a cache line, and shares it with nothing.
 const _: () = assert!(size_of::<Watched>() <= 64);
 
-/// Whether who has the lock, or waits for it, may lose its CPU.
+/// Whether the holder and the waiters of the lock may lose their CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preemption {
     On,
-    /// It may not: it is a kernel's spin lock.
+    /// They may not, because it is a kernel's spin lock.
     Off,
 }
 
@@ -308,18 +308,18 @@ impl Preemption {
 }
 
 impl Watched {
-    /// Free.
+    /// A free lock.
     pub(super) fn new(name: &'static str, lock: AnyLock, preemption: Preemption) -> Self {
         Self { lock, preemption, name }
     }
 
-    /// The acting thread, which asked for it then, has it.
+    /// The acting thread, which asked for the lock at `asked`, acquires it.
     fn taken(&self, asked: Asked, thread: u32, entry: Entry) {
         sim::takes(self.name);
         LOG.with_borrow_mut(|log| log.acquired(self.address(), asked, thread, entry));
     }
 
-    /// Who has it, `thread`, or another for him, gives it back.
+    /// The holder `thread`, or another thread on its behalf, releases the lock.
     fn given_back(&self, thread: u32) {
         LOG.with_borrow_mut(|log| log.released(self.address(), thread));
         sim::gives_back(self.name);
@@ -329,7 +329,7 @@ impl Watched {
         (&raw const self.lock).addr()
     }
 
-    /// Notes what is done under the lock, which `run` sees to.
+    /// Logs a section, which `run` runs.
     fn noted(&self, run: fn(&AnyLock, &mut dyn FnMut()), entry: Entry, inside: impl FnOnce()) {
         let (asked, thread) = (Asked::now(), sim::thread_number());
         let mut inside = Some(inside);
@@ -340,14 +340,14 @@ impl Watched {
             inside.take().into_iter().for_each(|inside| inside());
             self.given_back(thread);
         });
-        // It may have been another thread that did it.
+        // Another thread may have run it.
         sim::wants(None);
         LOG.with_borrow_mut(|log| log.completes(asked.at));
         self.preemption.end();
     }
 }
 
-// SAFETY: it is the lock that it watches.
+// SAFETY: it behaves like the lock that it watches.
 unsafe impl Lock for Watched {
     fn acquire(&self) {
         let asked = Asked::now();

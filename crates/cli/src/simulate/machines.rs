@@ -33,7 +33,7 @@ fn all() -> impl Iterator<Item = Row> {
     })
 }
 
-/// For people.
+/// The list as text.
 pub(super) fn text(width: u16) -> String {
     let mut table = table::new(["machine", "CPUs", "NUMA nodes", "what it is"], width);
     table::numbers(&mut table, 1..=2);
@@ -45,7 +45,7 @@ pub(super) fn text(width: u16) -> String {
     format!("{}\n{}", table::text(&table), paragraph(more, width))
 }
 
-/// An array of objects.
+/// The list as a JSON array of objects.
 pub(super) fn json() -> Result<String, Failure> {
     json::text(&all().collect::<Vec<Row>>())
 }

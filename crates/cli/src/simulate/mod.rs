@@ -1,14 +1,14 @@
-//! `flashlock simulate`: the locks on a machine that is not there.
+//! `flashlock simulate`: runs the locks on a simulated machine.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`candidate`] | a lock that is to be simulated |
-//! | [`experiment`] | one run: a workload under a lock with so many threads |
-//! | [`ground`] | the simulated computer as workloads see it; what is noted of a lock |
+//! | [`candidate`] | a lock to be simulated |
+//! | [`experiment`] | one run: a workload with a lock and a number of threads |
+//! | [`ground`] | the simulated computer as a backend of workloads; the log of a lock |
 //! | [`budget`] | memory for several runs at once |
-//! | [`sweep`] | all runs, on all CPUs of this computer, and the result |
-//! | [`text`] | tables for people |
-//! | [`machines`] | the known machines, for people and as JSON |
+//! | [`sweep`] | all runs, on all CPUs of the host, and the result |
+//! | [`text`] | the result as tables |
+//! | [`machines`] | the list of known machines, as text and as JSON |
 //! | [`trace`] | a run's sections as a timeline |
 
 mod any_lock;
@@ -63,10 +63,10 @@ Ctrl-C ends it, and shows what was done until then.
 Exit status: 0 simulated, 1 a run hung, lost an operation or did none, or a file
 cannot be written, 2 wrong usage, 130 interrupted.";
 
-/// The exit status after an interruption, as a shell has it for SIGINT.
+/// The exit status after an interruption, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Arguments that are about runs, and would do nothing where nothing is run.
+/// Arguments that only affect runs, and would have no effect without a run.
 const OF_RUNS: [&str; 16] = [
     "workload",
     "locks",
@@ -257,11 +257,11 @@ pub(crate) fn run(args: &'static Args) -> Result<u8, Failure> {
     let machine = find(&args.machine)?;
     let machine = if args.latencies == 1.0 { machine } else { machine.with_latencies(args.latencies) };
     if args.show_machine {
-        // As it was written, where nothing has changed.
+        // The original text, if nothing has changed.
         let written = Description::shipped(&args.machine).filter(|_| args.latencies == 1.0).map(str::to_owned);
         return screen::emit(&written.unwrap_or_else(|| machine.text())).map(|()| 0);
     }
-    // Until the process ends: an interruption leaves threads at work.
+    // Kept until the process ends, because an interruption leaves threads at work.
     let machine: &'static Description = Box::leak(Box::new(machine));
     let sweep: &'static Sweep<'static> = Box::leak(Box::new(Sweep::new(args, machine)?));
     // A wrong path must not cost a long run.
@@ -278,10 +278,10 @@ pub(crate) fn run(args: &'static Args) -> Result<u8, Failure> {
         true => results.json().map_err(Failure::new)?,
         false => text::render(&results, args.explain, screen::width(libc::STDOUT_FILENO)),
     };
-    // What cannot be written does not keep the rest back.
+    // If one output cannot be written, the others still are.
     let shown = screen::emit(&rendered);
     let drawn = plot.map(|file| match chart::draw(&results) {
-        // What is done need not be enough for a picture.
+        // After an interruption, there may not be enough for a picture.
         Err(_) if interrupted => Ok(()),
         drawn => file.write(&drawn.map_err(Failure::new)?),
     });

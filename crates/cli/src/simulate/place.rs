@@ -1,4 +1,4 @@
-//! Where threads begin, as users say it.
+//! Where threads start, as an option.
 
 use flashlock_sim::Place;
 
@@ -15,12 +15,12 @@ pub(crate) enum Where {
 }
 
 impl Where {
-    /// What users call it.
+    /// The option's value.
     pub(super) fn name(self) -> String {
         clap::ValueEnum::to_possible_value(&self).expect("none is hidden").get_name().to_owned()
     }
 
-    /// What is said of it beside the machine.
+    /// A remark for the title, after the machine's name.
     pub(super) fn remark(self) -> &'static str {
         match self {
             Self::Spread => "",

@@ -1,4 +1,4 @@
-//! All runs of a simulation, on all CPUs of this computer, and their result.
+//! All runs of a simulation, on all CPUs of the host, and their result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,17 +29,17 @@ use crate::failure::Failure;
 use crate::json;
 use crate::launch::signals::Interruption;
 
-/// What the others are compared with if nobody says otherwise: what the papers compare with.
+/// The default baseline: the papers compare with it.
 const BASELINE: &str = "mcs:wait=spin";
-/// The delay of RCL's section 4.1 that is called high contention, in cycles.
+/// The delay, in cycles, that RCL's section 4.1 calls high contention.
 const HIGH_CONTENTION: u32 = 100;
-/// In so many time slices all threads have run.
+/// The number of time slices after which all threads have run.
 const SLICES: f64 = 10.0;
-/// How often the screen shows that a run goes on.
+/// How often the screen is updated during a run.
 const TICK: Duration = Duration::from_millis(250);
-/// How soon an interruption is noticed.
+/// How often to check for an interruption.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The figures of a run: name, title, what is better.
+/// The figures of a run: name, title, which values are better.
 const METRICS: &[(&str, &str, Better)] = &[
     ("ops_per_us", "Operations per microsecond", Better::More),
     ("fairness", "Fairness factor: share of the busier half of the threads", Better::Less),
@@ -66,7 +66,7 @@ const METRICS: &[(&str, &str, Better)] = &[
     ("steps", "Steps of the simulation", Better::Less),
 ];
 
-/// All that is to be run.
+/// All runs of a command line.
 pub(super) struct Sweep<'a> {
     args: &'a Args,
     machine: &'a Description,
@@ -75,7 +75,7 @@ pub(super) struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// From the command line.
+    /// The runs for a command line.
     pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
         let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
         if names.is_empty() && args.workload.has_readers() {
@@ -135,7 +135,7 @@ impl<'a> Sweep<'a> {
         Ok(Self { args, machine, locks, threads })
     }
 
-    /// Servers need CPUs of their own, and a lock that has servers.
+    /// Checks the number of servers: they need CPUs of their own, and a lock that has servers.
     fn check_servers(args: &Args, machine: &Description, locks: &[Candidate]) -> Result<(), Failure> {
         let cpus = machine.cpus();
         if args.servers.is_some() && !locks.iter().any(Candidate::is_served) {
@@ -151,8 +151,8 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Runs everything, or as much as is done when the user interrupts; the result, and the first run's timeline if it
-    /// was wanted.
+    /// Runs everything, or as much as is done when the user interrupts. Returns the result, and the first run's
+    /// timeline if requested.
     pub(super) fn run(&'static self) -> Result<(Results, Timeline), Failure> {
         let rounds = self.args.seeds * self.args.placements;
         let mut results = self.results();
@@ -160,7 +160,7 @@ impl<'a> Sweep<'a> {
         let style =
             ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len} runs, {elapsed}").map_err(Failure::new)?;
         let bar = ProgressBar::new(jobs as u64).with_style(style);
-        // Before there are other threads, which are not to be interrupted: one that simulates could be at it for
+        // Before there are other threads: those must not be interrupted, because one that simulates could be busy for
         // minutes.
         let interruption = Interruption::begin();
         bar.enable_steady_tick(TICK);
@@ -192,14 +192,14 @@ impl<'a> Sweep<'a> {
             let (point, round) = (&mut results.points[job / rounds as usize], (job % rounds as usize) as u32);
             match outcome {
                 Ok(sample) => {
-                    // Only one lock with one number of threads has one.
+                    // Only a single lock with a single number of threads has a timeline.
                     if round == 0 {
                         timeline = sample.timeline;
                     }
                     point.runs.push(Run { round, values: sample.figures });
                 }
                 Err(what) => {
-                    // Of a run that hangs, what each thread waits for comes below.
+                    // If a run hangs, further lines say what each thread waits for.
                     let (how, output) = what.split_once('\n').unwrap_or((&what, ""));
                     point.failures.push(Failed {
                         round,
@@ -215,8 +215,8 @@ impl<'a> Sweep<'a> {
         Ok((results, timeline))
     }
 
-    /// Runs all jobs on all CPUs, in threads that are left to themselves: who does not wait for them ends the process
-    /// under them. Each job and its outcome come in the order in which they are done.
+    /// Runs all jobs on all CPUs, in detached threads: if the caller does not wait for them, the process ends while
+    /// they run. Each job and its outcome arrive in the order of completion.
     fn start(&'static self, jobs: usize, rounds: u32) -> Receiver<(usize, Result<Sample, String>)> {
         let (sender, outcomes) = mpsc::channel();
         let (next, budget) = (Arc::new(AtomicUsize::new(0)), Arc::new(Budget::new()));
@@ -224,8 +224,8 @@ impl<'a> Sweep<'a> {
         for _ in 0..workers {
             let (sender, next, budget) = (sender.clone(), Arc::clone(&next), Arc::clone(&budget));
             thread::spawn(move || {
-                // All points once, then again: an interruption finds something of each. The longest runs, with the most
-                // threads, begin first.
+                // All points once, then again, so that after an interruption there is something of each point. The
+                // longest runs, with the most threads, start first.
                 let points = jobs / rounds as usize;
                 while let Some(place) = Some(next.fetch_add(1, Relaxed)).filter(|place| *place < jobs) {
                     let (point, round) = (points - 1 - place % points, (place / points) as u32);
@@ -240,13 +240,13 @@ impl<'a> Sweep<'a> {
         outcomes
     }
 
-    /// About how much memory a run takes, in bytes.
+    /// An estimate of a run's memory, in bytes.
     fn memory(&self, point: usize) -> u64 {
         let threads = self.threads[point / self.locks.len()];
         footprint(self.machine, threads, self.args.workload.lines(threads))
     }
 
-    /// One run.
+    /// Runs one simulation.
     fn one(&self, point: usize, round: u32) -> Result<Sample, String> {
         let (cell, lock) = (point / self.locks.len(), point % self.locks.len());
         let lock = &self.locks[lock];
@@ -270,12 +270,12 @@ impl<'a> Sweep<'a> {
         experiment.run(lock)
     }
 
-    /// How long who uses the map works outside.
+    /// Work outside the lock between two operations of the map, in ns.
     fn external(&self) -> u32 {
         self.args.external.unwrap_or(Mix::PAPER.external)
     }
 
-    /// What sections do that access shared lines.
+    /// The job of workloads with shared lines.
     fn job(&self) -> Job {
         let mut job = self.args.workload.job().unwrap_or(Job::LINES);
         if self.args.workload == Work::RclLines {
@@ -284,17 +284,17 @@ impl<'a> Sweep<'a> {
         job.with_lines(self.args.lines.unwrap_or(job.lines))
     }
 
-    /// Between two sections, in cycles.
+    /// The delay between two sections, in cycles.
     fn delay(&self) -> u32 {
         self.args.delay.unwrap_or(HIGH_CONTENTION)
     }
 
-    /// [`Work::reads`], or what was said instead.
+    /// The user's `--lookups`, else [`Work::reads`].
     fn reads(&self) -> u32 {
         self.args.lookups.or(self.args.workload.reads()).unwrap_or_default()
     }
 
-    /// The result, before anything is run.
+    /// The result before anything is run.
     fn results(&self) -> Results {
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let names: Vec<String> = self.locks.iter().map(|lock| lock.text.clone()).collect();
@@ -343,7 +343,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What is simulated, in sentences.
+    /// A description of the simulation, in sentences.
     fn about(&self, millis: f64) -> String {
         let work = clap::ValueEnum::to_possible_value(&self.args.workload).expect("no workload is hidden");
         let work = work.get_help().map(ToString::to_string).unwrap_or_default();
@@ -372,15 +372,15 @@ impl<'a> Sweep<'a> {
         )
     }
 
-    /// How long a run with so many threads measures, in ms: where they must take turns, long enough for all of them to
-    /// have run.
+    /// How long a run with so many threads measures, in ms. If threads must take turns, it is long enough for all of
+    /// them to have run.
     fn millis(&self, threads: u32) -> f64 {
         let usual = usual_millis(self.args.workload);
         let crowded = threads > self.machine.cpus();
         self.args.millis.unwrap_or_else(|| if crowded { usual.max(self.all_have_run()) } else { usual })
     }
 
-    /// Of runs with more threads than CPUs, if there are any.
+    /// How long runs with more threads than CPUs measure, if there are any.
     fn crowded_millis(&self) -> Option<f64> {
         let crowd = self.threads.last().copied().filter(|threads| *threads > self.machine.cpus())?;
         Some(self.millis(crowd))
@@ -390,7 +390,7 @@ impl<'a> Sweep<'a> {
         SLICES * self.machine.scheduler.slice_us / 1e3
     }
 
-    /// What is to be said of runs with more threads than CPUs: those that have no CPU wait until a time slice is over.
+    /// A remark on runs with more threads than CPUs: threads without a CPU wait until a time slice is over.
     fn longer(&self, millis: f64) -> Option<String> {
         let (crowded, enough) = (self.crowded_millis()?, self.all_have_run());
         let cpus = units::counted(u64::from(self.machine.cpus()), "thread");
@@ -406,7 +406,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What the result file says of the machine.
+    /// The machine's description for the result file.
     fn simulated(&self) -> Machine {
         let shape = &self.machine.topology;
         Machine {
@@ -421,7 +421,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// A workload as users write it.
+/// A workload's name on the command line.
 fn name(work: Work) -> String {
     let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
     value.get_name().to_owned()
@@ -439,7 +439,7 @@ fn usual_millis(work: Work) -> f64 {
     }
 }
 
-/// Powers of two, all CPUs, and half as many again, but none below the fewest.
+/// Powers of two, the number of CPUs, and half as many again, but none below `fewest`.
 fn usual_threads(fewest: u32, cpus: u32) -> Vec<u32> {
     let powers = std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|threads| *threads < cpus);
     let all = powers.chain([cpus, cpus + cpus / 2]).map(|threads| threads.max(fewest));

@@ -1,4 +1,4 @@
-//! A simulation's result for people.
+//! A simulation's result as text.
 
 use flashlock_report::results::{Group, Point, Results};
 use flashlock_report::table::{self, paragraph};
@@ -7,14 +7,14 @@ use flashlock_sim::Use;
 
 use crate::screen::{BAD, HEADING, styled};
 
-/// No figure.
+/// The text for a missing figure.
 const NONE: &str = "–";
-/// What is shown, a row for each lock.
+/// The metrics that are shown, with a row for each lock.
 const SHOWN: [&str; 4] = ["ops_per_us", "fairness", "node_moves", "switches_per_1000"];
-/// So many threads of a run that hangs are shown.
+/// The maximum number of threads that are shown of a run that hangs.
 const HANGING: usize = 5;
 
-/// Everything.
+/// The whole text.
 pub(super) fn render(results: &Results, explain: bool, width: u16) -> String {
     let mut out = format!("{}\n{}\n", styled(HEADING, &results.title), paragraph(&results.about, width));
     if results.method.interrupted {
@@ -38,7 +38,7 @@ pub(super) fn render(results: &Results, explain: bool, width: u16) -> String {
     out
 }
 
-/// One metric: a row for each lock, a column for each number of threads.
+/// A table of one metric, with a row for each lock and a column for each number of threads.
 fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> String {
     let Some(metric) = results.metric(metric) else { return String::new() };
     let row = |lock: &String| {
@@ -51,7 +51,7 @@ fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> Str
     titled(&title, &group.axis, &group.cells, &rows, width)
 }
 
-/// Throughput divided by the first lock's.
+/// A table of the throughput, divided by the first lock's.
 fn ratios(results: &Results, group: &Group, width: u16) -> String {
     if results.locks.len() < 2 {
         return String::new();
@@ -67,7 +67,7 @@ fn ratios(results: &Results, group: &Group, width: u16) -> String {
     titled(&title, &group.axis, &group.cells, &rows, width) + &note
 }
 
-/// Where the time of an operation goes: a column for each lock.
+/// A table of where the time of an operation goes, with a column for each lock.
 fn explained(results: &Results, group: &Group, cell: &str, width: u16) -> String {
     let time = |usage: &Use, lock: &String| {
         let spread = results.figure(&group.title, cell, lock, &format!("{}_ns", usage.name()))?;
@@ -85,7 +85,7 @@ fn explained(results: &Results, group: &Group, cell: &str, width: u16) -> String
     titled(&title, "", &results.locks, &rows, width) + &misses(results, group, cell, width)
 }
 
-/// Lines from memory, and why they were not in the last-level cache; nothing where all were.
+/// A table of lines from memory, and why they were not in the last-level cache. Empty if all lines were there.
 fn misses(results: &Results, group: &Group, cell: &str, width: u16) -> String {
     let missed = |metric: &str, lock: &String| results.figure(&group.title, cell, lock, metric).map(|all| all.median);
     if results.locks.iter().all(|lock| missed("llc_misses", lock).is_none_or(|lines| lines == 0.0)) {
@@ -107,8 +107,7 @@ fn misses(results: &Results, group: &Group, cell: &str, width: u16) -> String {
 /// A row's name and cells.
 type Row = (String, Vec<String>);
 
-/// Three digits, but never more than four behind the point: what is so little that it would need more is only said to
-/// be little.
+/// Three digits, but never more than four after the point: smaller figures are only said to be small.
 fn shown(figure: Option<f64>) -> String {
     match figure {
         None => NONE.to_owned(),
@@ -118,15 +117,15 @@ fn shown(figure: Option<f64>) -> String {
     }
 }
 
-/// Without digits behind the point.
+/// Without digits after the point.
 fn whole(figure: Option<f64>) -> String {
     figure.map_or_else(|| NONE.to_owned(), |figure| units::count(figure.round() as u64))
 }
 
-/// Nothing if no run succeeded, else a table under its title. Columns for which the screen has no room come below the
+/// A table under its title, or nothing if no run succeeded. Columns that do not fit the screen are shown below the
 /// others.
 fn titled(title: &str, corner: &str, columns: &[String], rows: &[Row], width: u16) -> String {
-    /// What a table puts between two columns.
+    /// The space between two columns of a table.
     const GAP: usize = 3;
     let length = |text: &str| text.chars().count();
     let longest = |texts: &mut dyn Iterator<Item = &str>| texts.map(length).max().unwrap_or(0) + GAP;
@@ -161,7 +160,7 @@ fn titled(title: &str, corner: &str, columns: &[String], rows: &[Row], width: u1
     out
 }
 
-/// What became of runs that failed: of those of a point the first.
+/// The failed runs: the first one of each point.
 fn failures(results: &Results, width: u16) -> String {
     let line = |point: &Point| {
         let first = point.failures.first()?;
@@ -184,7 +183,7 @@ fn counted_threads(cell: &str) -> String {
     units::counted(cell.parse().unwrap_or_default(), "thread")
 }
 
-/// How much there is to it.
+/// The numbers of runs, seeds and placements, and how far to trust them.
 fn how(results: &Results, group: &Group) -> String {
     let Some(simulated) = &results.method.simulated else { return String::new() };
     let trust = "docs/fidelity.md says how far to trust a simulation.";
@@ -249,7 +248,7 @@ mod tests {
             assert_eq!(text.matches("<0.001").count(), 18, "no cell is broken: {text}");
             assert_eq!(text.matches("ticket").count() > 1, width < 100, "{text}");
         }
-        // What does not fit at all is broken rather than left out.
+        // Text that does not fit at all is broken instead of left out.
         let long = "x".repeat(50);
         let rows = [("a".to_owned(), vec![long])];
         assert!(titled("", "", &columns[..1], &rows, 40).matches('x').count() == 50);

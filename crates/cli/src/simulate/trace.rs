@@ -1,9 +1,9 @@
-//! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open: each NUMA
-//! node is a process, each thread a track. On it follow its waits, which say how it waited, and its sections, both
-//! complete events (`X`); of a wait that is not over in the end, what there is of it. A flow (`s` to `f`) is a
-//! hand-off: from the end of a section to the beginning of the next one under that lock, whose thread was waiting. Of
-//! readers, who are in their sections together, the last one to leave hands over, to a writer; and a writer to each who
-//! waited.
+//! A run's sections as a timeline, in the Trace Event Format that Perfetto and the Firefox Profiler open. Each NUMA
+//! node is a process, and each thread a track. A track has the thread's waits, which say how it waited, and its
+//! sections, both as complete events (`X`). A wait that is not over at the end is shown up to there. A flow (`s` to
+//! `f`) is a hand-off: from the end of a section to the beginning of the next section under the same lock, if its
+//! thread was waiting. Readers are in their sections together: the last reader to leave hands the lock to a writer, and
+//! a writer hands it to each waiting reader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
@@ -18,7 +18,7 @@ pub(super) fn render(timeline: &Timeline, machine: &Description) -> String {
     let places = sections.iter().map(|section| (section.node, section.thread));
     let tracks: BTreeSet<(u32, u32)> = places.chain(open.iter().map(|wait| (wait.node, wait.thread))).collect();
     let nodes: BTreeSet<u32> = tracks.iter().map(|&(node, _)| node).collect();
-    // The machine's name may be anything.
+    // The machine's name may contain any characters.
     let node = |node: u32| serde_json::Value::from(format!("NUMA node {node} of {}", machine.name));
     let mut events: Vec<String> = Vec::new();
     events.extend(nodes.iter().map(|&number| named("process_name", number, 0, node(number))));
@@ -38,17 +38,17 @@ pub(super) fn render(timeline: &Timeline, machine: &Description) -> String {
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", events.join(",\n"))
 }
 
-/// Of a lock's sections those that may have handed it over.
+/// The sections of a lock that may have handed it over.
 #[derive(Default)]
 struct Before {
-    /// The last one to end.
+    /// The last section to end.
     any: Option<Section>,
-    /// Of those that nobody shares.
+    /// The latest exclusive section.
     alone: Option<Section>,
 }
 
 impl Before {
-    /// The one that had to end for this one to begin; this one is now among those before.
+    /// Returns the section that had to end before this one began, and records this one.
     fn replaced_by(&mut self, section: &Section) -> Option<Section> {
         let is_later = |before: &Section| before.end > section.end;
         let last = Some(self.any.filter(is_later).unwrap_or(*section));
@@ -69,12 +69,12 @@ fn named(what: &str, pid: u32, tid: u32, name: impl Display) -> String {
     format!(r#"{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#)
 }
 
-/// Microseconds, to the nanosecond.
+/// The time in microseconds, with three decimals.
 fn us(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
 
-/// The beginning of any event on this section's track.
+/// The start of any event on this section's track.
 fn on_track(section: &Section, phase: char, name: &str, category: &str, at: u64) -> String {
     event((section.node, section.thread), phase, name, category, at)
 }
@@ -103,7 +103,7 @@ fn wait(section: &Section) -> Option<String> {
     Some(text)
 }
 
-/// A wait that goes on.
+/// A wait that is not over.
 fn unfinished(wait: &Open) -> String {
     let Open { asked, end, lock, thread, node } = *wait;
     let (begin, long) = (event((node, thread), 'X', "wait, not over", "wait", asked), us(end.saturating_sub(asked)));
@@ -123,11 +123,11 @@ fn complete(section: &Section, before: Option<&Section>) -> String {
     text
 }
 
-/// A flow's two ends. An end belongs to the slice that encloses its time: the last nanosecond of one section, the first
-/// of the next.
+/// The two ends of a flow. An end belongs to the slice that encloses its time: the last nanosecond of one section, and
+/// the first of the next.
 fn hand_over(from: &Section, to: &Section) -> [String; 2] {
     let name = if from.node == to.node { "hand-off" } else { "hand-off to another node" };
-    // A thread's sections begin at different times.
+    // A thread's sections begin at different times, so this is unique.
     let id = format!(r#","id":"{}-{}-{}""#, to.lock, to.thread, to.begin);
     let nodes = format!(r#","args":{{"from node":{},"to node":{}}}}}"#, from.node, to.node);
     let leave = on_track(from, 's', name, "hand-off", from.end.saturating_sub(1).max(from.begin));
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_hand_over_goes_from_a_section_to_a_thread_that_waited_for_its_lock() {
-        // The third one came when the lock was free; the fourth had waited, but for the other lock.
+        // The third thread came when the lock was free; the fourth had waited, but for another lock.
         let sections = [
             section(0, 0, 0, 900, 1000),
             section(0, 1, 1, 1010, 1060),

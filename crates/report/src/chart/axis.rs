@@ -1,5 +1,5 @@
-//! An axis with ticks chosen by us: linear from 0, where a factor of two or three is the point; logarithmic, where
-//! orders of magnitude are.
+//! An axis with our own ticks. It is linear from 0 if factors of two or three matter, and logarithmic if orders of
+//! magnitude do.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::units;
 
-/// So many steps from 0 to the end, at most.
+/// The maximum number of steps from 0 to the end.
 const STEPS: f64 = 6.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum Scale {
 }
 
 impl Scale {
-    /// Where a figure lies, in the scale's own measure.
+    /// The position of a figure, in the scale's own measure.
     fn place(self, figure: f64) -> f64 {
         match self {
             Self::Linear => figure,
@@ -28,19 +28,19 @@ impl Scale {
 
 pub(super) struct Axis {
     scale: Scale,
-    /// Its ends, as figures.
+    /// The ends, as figures.
     range: Range<f64>,
     /// Ticks with a label, and ticks without.
     labelled: Vec<f64>,
     unlabelled: Vec<f64>,
-    /// Digits after the point of all labels; by default as many as a power of ten needs.
+    /// The digits after the point of all labels. The default is as many as a power of ten needs.
     decimals: Option<usize>,
 }
 
 impl Axis {
-    /// A logarithmic axis with a tick at each of these figures and nowhere else, and some room at its ends.
+    /// A logarithmic axis with ticks only at these figures, and a margin at each end.
     pub(super) fn with_ticks(ticks: &[f64]) -> Option<Self> {
-        /// A share of the whole.
+        /// The margin's share of the axis.
         const MARGIN: f64 = 0.05;
         let (first, last) = (ticks.first()?.log10(), ticks.last()?.log10());
         let margin = (last - first).max(0.1) * MARGIN;
@@ -67,7 +67,7 @@ impl Axis {
         })
     }
 
-    /// A logarithmic axis over these figures, with some room at its ends.
+    /// A logarithmic axis over these figures, with a margin at each end.
     pub(super) fn decimal(values: impl Iterator<Item = f64>) -> Option<Self> {
         let places: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log10).collect();
         let low = places.iter().copied().reduce(f64::min)?;
@@ -79,7 +79,7 @@ impl Axis {
             let decade = |decade: i32| parts.iter().map(move |part| f64::from(decade) + f64::from(*part).log10());
             decades().flat_map(decade).filter(|tick| range.contains(tick)).map(|tick| 10_f64.powf(tick)).collect()
         };
-        // Two powers of ten alone would leave a reader to guess what is between them.
+        // Two powers of ten alone would leave the values between them unclear.
         let (labelled, unlabelled) = match ticks(&[1]) {
             few if few.len() < 3 => (ticks(&[1, 2, 5]), ticks(&[3, 4, 6, 7, 8, 9])),
             powers => (powers, ticks(&[2, 3, 4, 5, 6, 7, 8, 9])),
@@ -88,9 +88,9 @@ impl Axis {
         Some(Self { scale: Scale::Logarithmic, range, labelled, unlabelled, decimals: None })
     }
 
-    /// An axis for these ratios: linear with round numbers where they lie close, else logarithmic.
+    /// An axis for these ratios: linear with round numbers if they are close together, else logarithmic.
     pub(super) fn ratio(values: &[f64]) -> Option<Self> {
-        /// The ratios that lie closer than this, greatest to least, are close.
+        /// Ratios are close together if the greatest divided by the least is less than this.
         const CLOSE: f64 = 6.0;
         let axis = Self::decimal(values.iter().copied())?;
         let Range { start, end } = axis.range;
@@ -104,7 +104,7 @@ impl Axis {
     }
 }
 
-/// A round number that goes into a length so many times, and the digits after the point that its multiples need.
+/// A round step that divides the length into at most [`STEPS`] parts, and the digits after the point of its multiples.
 fn round_step(length: f64) -> (f64, usize) {
     let power = 10_f64.powf((length / STEPS).log10().floor());
     let step = [1.0, 2.0, 5.0].into_iter().map(|part| part * power).find(|step| length / step <= STEPS);

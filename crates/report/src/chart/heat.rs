@@ -1,4 +1,4 @@
-//! Shares of 1 as a table of coloured fields: one panel for each condition, rows in groups.
+//! A picture of shares of 1 as a table of coloured fields: one panel for each condition, with rows in groups.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -13,41 +13,41 @@ const ROW_HEIGHT: u32 = 21;
 const CAPTION_HEIGHT: u32 = 66;
 const GROUP_WIDTH: u32 = 120;
 const NAME_WIDTH: u32 = 80;
-/// Below it a field says who was better.
+/// A field with a lower share names the winner.
 const NEAR: f64 = 0.95;
 
 /// The whole picture.
 #[derive(Clone, Debug, Default)]
 pub struct Heat {
-    /// Its heading.
+    /// The heading.
     pub title: String,
-    /// Lines below it.
+    /// Lines of text below the heading.
     pub notes: Vec<String>,
-    /// One below the other.
+    /// The panels, from top to bottom.
     pub panels: Vec<Panel>,
 }
 
 /// One table.
 #[derive(Clone, Debug, Default)]
 pub struct Panel {
-    /// Its heading.
+    /// The heading.
     pub title: String,
-    /// What the columns are, and their headings.
+    /// The name of the axis above the columns' headings.
     pub axis: String,
     /// The columns' headings.
     pub columns: Vec<String>,
-    /// From top to bottom; those of a group follow each other.
+    /// The rows from top to bottom. The rows of a group are adjacent.
     pub rows: Vec<Row>,
 }
 
 /// One row.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// The name of the group that it belongs to.
+    /// The name of the row's group.
     pub group: String,
-    /// Its own name.
+    /// The row's own name.
     pub name: String,
-    /// One for each column; `None` where nothing is known.
+    /// One field for each column; `None` if unknown.
     pub fields: Vec<Option<Field>>,
 }
 
@@ -56,9 +56,9 @@ pub struct Row {
 pub struct Field {
     /// From 0 to 1.
     pub share: f64,
-    /// What was better: written where the share is less than .95.
+    /// The lock that was better, which is shown if the share is less than .95.
     pub winner: String,
-    /// Set apart by a ring behind the number.
+    /// Whether the number has a ring behind it.
     pub marked: bool,
 }
 
@@ -141,7 +141,7 @@ impl Field {
     }
 }
 
-/// Blue is good, white is near, orange to brown is bad: colours that people with any kind of colour vision can tell
+/// Blue is good, white is near, orange to brown is bad. People with any kind of colour vision can tell these colours
 /// apart.
 fn colour(share: f64) -> RGBColor {
     const STOPS: [(f64, [f64; 3]); 5] = [

@@ -1,6 +1,6 @@
-//! One line for each lock over numbers of threads, with its name and last figure at its end. A bar through a point
-//! reaches from the least to the greatest of its runs. The points of a cell stand side by side, so that no bar hides
-//! another one.
+//! A panel with one line for each lock over the number of threads. The lock's name and last figure are at the end of
+//! its line. A bar through a point reaches from the least to the greatest of its runs. The points of a cell are side by
+//! side, so that no bar hides another one.
 
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
@@ -13,14 +13,14 @@ use crate::results::{Better, Group, Metric, Results};
 use crate::statistics::Spread;
 use crate::units::three_digits;
 
-/// Without a caption.
+/// The height without the caption.
 const HEIGHT: u32 = 340;
 /// Room for the numbers left of the axis, and for the names right of the lines.
 const NUMBERS_WIDTH: u32 = 84;
 const NAMES_WIDTH: u32 = 230;
-/// The least distance of two names.
+/// The minimum distance between two names.
 const NAME_HEIGHT: i32 = 16;
-/// Between two points of a cell, in pixels, if there is so much room.
+/// The distance between two points of a cell in pixels, if there is enough room.
 const STEP: f64 = 5.0;
 
 /// One group.
@@ -30,7 +30,7 @@ pub(super) struct Panel<'a> {
     caption: Caption,
     /// The cells' headings.
     xs: Vec<f64>,
-    /// In the order in which they are drawn: the first locks last, so that they lie on top.
+    /// In the order of drawing. The first locks are drawn last, so that they are on top.
     lines: Vec<Line<'a>>,
 }
 
@@ -41,7 +41,7 @@ struct Line<'a> {
     look: Look,
 }
 
-/// Where a point and the ends of its bar are on the picture.
+/// Where a point and the ends of its bar are in the picture.
 struct Place {
     x: i32,
     y: i32,
@@ -119,15 +119,15 @@ impl<'a> Panel<'a> {
         draw_names(area, &self.lines, &ends, self.height() as i32 - 40)
     }
 
-    /// Linear where the best figures of all cells are of one order; logarithmic where they are not, or where less is
-    /// better and some lock needs several times as much.
+    /// A linear axis if the best figures of all cells are of one order of magnitude. Otherwise a logarithmic axis; also
+    /// if lower values are better and some lock needs several times as much as another.
     fn figures_axis(&self) -> Option<Axis> {
-        /// The best figures differ by more between the cells.
+        /// The maximum ratio of the cells' best figures on a linear axis.
         const ORDERS: f64 = 20.0;
-        /// Of what should be little, the greatest is so many times the least.
+        /// The maximum ratio of all figures on a linear axis, if lower values are better.
         const TOWERS: f64 = 5.0;
-        /// A bar that reaches so many times the greatest median is cut: one run in a noisy moment is not to flatten
-        /// all lines.
+        /// A bar is cut at so many times the greatest median, so that one run in a noisy moment does not flatten all
+        /// lines.
         const OUTLIER: f64 = 1.4;
         let medians = || self.lines.iter().flat_map(|line| &line.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
@@ -149,7 +149,7 @@ impl<'a> Panel<'a> {
         Axis::decimal(medians().flat_map(|(_, spread)| [spread.min, spread.max]))
     }
 
-    /// How far the points of a cell stand apart: less where cells are near.
+    /// The distance between the points of a cell, which is less if cells are close together.
     fn step(&self, left: i32, right: i32) -> f64 {
         let cell = f64::from(right - left) / (self.xs[self.xs.len() - 1] / self.xs[0]).log2().max(1.0);
         STEP.min(cell * 0.6 / self.lines.len() as f64)
@@ -179,9 +179,10 @@ impl Line<'_> {
     }
 }
 
-/// Writes the names where the lines end, moved apart so that all can be read, each tied to its line's end.
+/// Writes the names at the ends of the lines. The names are moved apart so that all can be read, and each is connected
+/// to its line's end.
 fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: i32) -> Result<(), Undrawable> {
-    /// Of a digit, about.
+    /// The approximate width of a digit.
     const DIGIT_WIDTH: usize = 8;
     let left = (WIDTH - NAMES_WIDTH) as i32 + 20;
     let figure =
@@ -201,8 +202,8 @@ fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: 
     Ok(())
 }
 
-/// Positions at least `distance` apart, near the wanted ones and not beyond `bottom` if that can be. They keep their
-/// order; of those at the same place the greater figure comes first.
+/// Positions at least `distance` apart, near the wanted ones, and not beyond `bottom` if that is possible. They keep
+/// their order; at equal positions, the greater figure comes first.
 fn spread(wanted: &[(i32, f64)], distance: i32, bottom: i32) -> Vec<i32> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].0.cmp(&wanted[b].0).then(wanted[b].1.total_cmp(&wanted[a].1)));

@@ -1,15 +1,15 @@
 //! Colours and fonts.
 //!
-//! Each lock has its colour, the same in every picture. Colours of one [`Stroke`] can be told apart by people with
-//! any kind of colour vision, and all can be read on a white ground and on a dark one: the tests below compute both.
-//! Locks of a family share a colour, and others than the best known of it are dotted.
+//! Each lock has the same colour in every picture. People with any kind of colour vision can distinguish the colours of
+//! one [`Stroke`], and all colours can be read on a white and on a dark background: the tests below compute both. Locks
+//! of a family share a colour, and all except the best known of them are dotted.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const FONT: &str = "Helvetica, Arial, sans-serif";
 
-/// A colour on a white ground, and what it becomes on a dark one.
+/// A colour on a white background, and its replacement on a dark one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shade {
     pub(super) light: RGBColor,
@@ -30,7 +30,7 @@ pub(super) const FAINT_INK: RGBColor = SHADES[2].light;
 pub(super) const GRID: RGBColor = SHADES[3].light;
 pub(super) const FAINT_GRID: RGBColor = SHADES[4].light;
 
-/// What is not a lock: ground, ink, ink of what matters less, grid, grid without labels.
+/// The colours of everything except locks: background, ink, faint ink, grid, grid without labels.
 pub(super) const SHADES: [Shade; 5] = [
     shade(0xffffff, 0x0d1117),
     shade(0x222222, 0xe6edf3),
@@ -50,7 +50,7 @@ pub(super) enum Stroke {
 }
 
 impl Stroke {
-    /// As a style sheet has it.
+    /// The pattern in a style sheet's syntax.
     pub(super) fn pattern(self) -> Option<&'static str> {
         match self {
             Self::Solid => None,
@@ -62,7 +62,7 @@ impl Stroke {
 
 /// The default locks.
 const DEFAULT: Shade = shade(0x0a58ca, 0x58a6ff);
-/// What locks are compared with.
+/// The baseline.
 const GLIBC: Shade = shade(0x1a1a1a, 0xf0f3f6);
 const SHFL: Shade = shade(0x741a6d, 0xa74bff);
 const TAS: Shade = shade(0xa96442, 0xfc9800);
@@ -71,10 +71,10 @@ const TICKET: Shade = shade(0x3701d2, 0xdbb3e1);
 const MCS: Shade = shade(0x8c120d, 0xe74122);
 const CNA: Shade = shade(0x03856e, 0x448974);
 const MCSCR: Shade = shade(0x044f3c, 0x45f678);
-/// A lock that has no row below.
+/// The colour of a lock without a row below.
 const UNKNOWN: Shade = shade(0x6e7781, 0x8b949e);
 
-/// The colour of each lock, and its stroke.
+/// The colour and the stroke of each lock.
 const LOCKS: [(&str, Shade, Stroke); 38] = [
     ("glibc", GLIBC, Stroke::Solid),
     ("flash", DEFAULT, Stroke::Solid),
@@ -119,17 +119,17 @@ const LOCKS: [(&str, Shade, Stroke); 38] = [
 /// How a lock is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Its own in this picture: locks that share a colour differ in the last bits of blue, so that the style sheet
-    /// tells them apart.
+    /// The colour in this picture. Locks that share a colour differ in the last bits of blue, so that the style sheet
+    /// can distinguish them.
     pub(super) colour: RGBColor,
     pub(super) dark: RGBColor,
     pub(super) stroke: Stroke,
-    /// The default lock and glibc: what a reader looks for.
+    /// Whether it is emphasised: the default lock and glibc, which readers look for first.
     pub(super) strong: bool,
 }
 
 impl Look {
-    /// Of all locks of a picture.
+    /// The looks of all locks of a picture.
     pub(super) fn of_all(locks: &[String]) -> Vec<Self> {
         let mut looks: Vec<Self> = Vec::new();
         for lock in locks {
@@ -145,7 +145,7 @@ impl Look {
         looks
     }
 
-    /// Of a lock where no other one is like it.
+    /// The look of a lock if no other lock in the picture resembles it.
     fn usual(lock: &str) -> Self {
         let name = lock.split(':').next().unwrap_or_default();
         let row = LOCKS.iter().find(|(known, ..)| *known == name);
@@ -158,14 +158,14 @@ impl Look {
         if self.strong { 3 } else { 2 }
     }
 
-    /// Of the lock's name.
+    /// The style of the lock's name.
     pub(super) fn name(&self) -> TextStyle<'_> {
         let weight = if self.strong { FontStyle::Bold } else { FontStyle::Normal };
         text(14, weight).color(&self.colour).pos(Pos::new(HPos::Left, VPos::Center))
     }
 }
 
-/// Of text in the usual colour.
+/// The style of text in the usual colour.
 pub(super) fn text(size: i32, weight: FontStyle) -> TextStyle<'static> {
     (FONT, size, weight).into_font().color(&INK)
 }
@@ -177,14 +177,14 @@ mod tests {
 
     use super::*;
 
-    /// How differently two colours are seen, in CIELAB (1976). About 2 can just be seen side by side; a line on its own
-    /// needs far more.
+    /// The minimum difference of two colours, in CIELAB (1976). About 2 can just be seen side by side; a line on its
+    /// own needs far more.
     const APART_ENOUGH: f64 = 18.0;
-    /// What WCAG 2 asks of small text.
+    /// The contrast that WCAG 2 requires of small text.
     const READABLE: f64 = 4.5;
 
-    /// By usual vision, and without the cones for red, green or blue (Machado, Oliveira and Fernandes, IEEE TVCG 15(6),
-    /// 2009, table 1).
+    /// Normal vision, and vision without the cones for red, green or blue (Machado, Oliveira and Fernandes, IEEE TVCG
+    /// 15(6), 2009, table 1).
     const VISIONS: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -209,7 +209,7 @@ mod tests {
         (one.max(other) + 0.05) / (one.min(other) + 0.05)
     }
 
-    /// CIELAB of a colour as a vision sees it.
+    /// The CIELAB coordinates of a colour as seen by a vision.
     fn seen(colour: RGBColor, vision: &[[f64; 3]; 3]) -> [f64; 3] {
         let times = |rows: &[[f64; 3]; 3], v: [f64; 3]| rows.map(|row| row[0] * v[0] + row[1] * v[1] + row[2] * v[2]);
         let rgb = times(vision, linear(colour)).map(|channel| channel.clamp(0.0, 1.0));

@@ -1,13 +1,13 @@
-//! Results as an SVG picture: what follows from them as a sentence, then one panel for each group.
+//! Draws results as an SVG picture: the finding as a sentence, then one panel for each group.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `lines` | a group whose cells are numbers: one line for each lock, names and figures at the lines' ends |
-//! | `ratios` | any other group: one row for each lock, its ratio to the baseline with its interval |
-//! | [`heat`] | shares of 1 as a table of coloured fields: a picture of its own |
+//! | `lines` | a group whose cells are numbers: one line for each lock, with names and figures at the lines' ends |
+//! | `ratios` | any other group: one row for each lock, with its ratio to the baseline and the interval |
+//! | [`heat`] | shares of 1 as a table of coloured fields: a separate kind of picture |
 //! | `axis` | linear and logarithmic axes |
 //! | `look` | colours and fonts |
-//! | `sheet` | the style sheet: dark grounds, patterns of lines |
+//! | `sheet` | the style sheet: dark backgrounds, patterns of lines |
 
 mod axis;
 pub mod heat;
@@ -26,21 +26,21 @@ use crate::results::{Group, Noise, Results, Simulated};
 use crate::{table, units};
 use look::{FAINT_INK, Look, text};
 
-/// Part of the picture.
+/// A part of the picture.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// In pixels, as all sizes here.
+/// In pixels, like all sizes here.
 const WIDTH: u32 = 1000;
 const MARGIN: i32 = 20;
-/// Of the headline, and how many letters a line of it has.
+/// The height of a line of the headline, and the number of letters in it.
 const HEADLINE_HEIGHT: u32 = 28;
 const HEADLINE_LETTERS: u16 = 72;
-/// Below the headline: what was done.
+/// Below the headline: what was measured.
 const TITLE_HEIGHT: u32 = 40;
 /// Where, when and how it was measured.
 const FOOT_HEIGHT: u32 = 54;
 
-/// Why no picture can be made.
+/// The reason why no picture can be made.
 #[derive(Debug)]
 pub struct Undrawable(String);
 
@@ -58,7 +58,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Undra
     }
 }
 
-/// What a group becomes.
+/// The panel of a group.
 enum Panel<'a> {
     Lines(lines::Panel<'a>),
     Ratios(ratios::Panel<'a>),
@@ -67,7 +67,7 @@ enum Panel<'a> {
 impl<'a> Panel<'a> {
     /// `None` if there is nothing to show.
     fn of(results: &'a Results, group: &'a Group, looks: &[Look]) -> Option<Self> {
-        // The headline says it of the only group.
+        // If there is only one group, the headline states its finding.
         let alone = results.groups.len() == 1;
         let verdict = if alone { None } else { finding::of(results, group) }.unwrap_or_default();
         lines::Panel::of(results, group, looks, verdict.clone())
@@ -90,7 +90,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The picture, as the text of an SVG file for light and dark grounds.
+/// The picture, as the text of an SVG file for light and dark backgrounds.
 pub fn draw(results: &Results) -> Result<String, Undrawable> {
     let looks = Look::of_all(&results.locks);
     let panels: Vec<Panel<'_>> = results.groups.iter().filter_map(|group| Panel::of(results, group, &looks)).collect();
@@ -118,7 +118,7 @@ pub fn draw(results: &Results) -> Result<String, Undrawable> {
     Ok(sheet::dressed(&svg, &sentence, &looks))
 }
 
-/// The finding, and what it was found in.
+/// Draws the finding, and what was measured.
 fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), Undrawable> {
     let mut y = MARGIN;
     for line in headline.lines() {
@@ -127,17 +127,17 @@ fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), U
     }
     let mut parts = vec![results.title.clone()];
     if let Some(simulated) = &results.method.simulated {
-        // Nobody shall take it for a measurement.
+        // So that nobody takes it for a measurement.
         parts.insert(0, "SIMULATED, not measured".to_owned());
         parts.extend(what_simulated(simulated));
     }
-    // The finding may have been nothing but the title.
+    // If there is no finding, the headline is the title.
     parts.retain(|part| *part != headline.trim_end());
     head.draw(&Text::new(parts.join(" · "), (MARGIN, y + 4), text(15, FontStyle::Normal).color(&FAINT_INK)))?;
     Ok(())
 }
 
-/// Of what was done there, what the title does not say.
+/// The conditions of the simulation that the title does not mention.
 fn what_simulated(simulated: &Simulated) -> Vec<String> {
     let latencies = Some(simulated.latencies).filter(|factor| *factor != 1.0).map(|x| format!("latencies × {x}"));
     let reads = simulated.lookups.map(|percent| format!("{percent} % reads"));
@@ -146,7 +146,7 @@ fn what_simulated(simulated: &Simulated) -> Vec<String> {
     [latencies, reads, outside, place].into_iter().flatten().collect()
 }
 
-/// What a panel says, if the headline does not, and what it shows.
+/// The text above a panel: its finding, unless the headline states it, and what the panel shows.
 struct Caption {
     verdict: String,
     what: String,
@@ -165,7 +165,7 @@ impl Caption {
     }
 }
 
-/// What has room in a line: of a long command the beginning, and what is shown of it.
+/// Shortens a text to one line: the beginning of a long command, and what is shown of it.
 fn shortened(text: &str) -> String {
     const LETTERS: usize = 120;
     let all = text.chars().count();
@@ -174,7 +174,7 @@ fn shortened(text: &str) -> String {
     format!("{}… · {shown}", title.chars().take(room).collect::<String>())
 }
 
-/// Where, when and how.
+/// Draws where, when and how it was measured.
 fn draw_foot(foot: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undrawable> {
     let provenance = &results.provenance;
     let day = provenance.date.split('T').next().unwrap_or_default();
@@ -309,14 +309,14 @@ mod tests {
     fn a_factor_has_a_linear_axis_and_orders_a_logarithmic_one() {
         let mut results = results(&["1", "2", "4"]);
         assert_eq!(labels(&results).iter().map(String::as_str).min(), Some("0"), "{:?}", labels(&results));
-        // A lock that collapses is no reason for another axis: the best ones are of one order.
+        // A lock that collapses does not change the axis: the best figures are of one order of magnitude.
         let slow = |point: &mut Point, by: f64| {
             point.runs.iter_mut().for_each(|run| run.values.values_mut().for_each(|value| *value /= by));
         };
         slow(&mut results.points[0], 1000.0);
         results.derive();
         assert!(labels(&results).contains(&"0".to_owned()), "{:?}", labels(&results));
-        // In one cell everything is slow.
+        // All locks are slow in one cell.
         results.points.iter_mut().filter(|point| point.cell == "4").for_each(|point| slow(point, 1000.0));
         results.derive();
         assert!(!labels(&results).contains(&"0".to_owned()), "{:?}", labels(&results));

@@ -1,5 +1,6 @@
-//! One row for each lock: how many times the baseline's its figure is, with the interval as a bar and both as
-//! numbers. A ratio of an order of magnitude is none: such a row lies at the edge, and says what collapsed.
+//! A panel with one row for each lock: its figure divided by the baseline's, with the interval as a bar and both as
+//! numbers. A ratio of more than an order of magnitude is not shown: such a row is at the edge, and names the lock that
+//! collapsed.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -30,7 +31,7 @@ struct Row {
     name: String,
     ratio: Ratio,
     look: Look,
-    /// What collapsed here, if one of the two did.
+    /// The lock that collapsed here, if one of the two did.
     collapsed: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! The style sheet in a picture: what `plotters` cannot say.
+//! A picture's style sheet, for what `plotters` cannot express.
 //!
-//! Colours are written into each element for a white ground; where a reader's system is dark, the sheet replaces each
-//! by its dark shade. So one file serves both, also where a page shows it as an image. Patterns of lines are here as
-//! well.
+//! Each element has its colour for a white background. If the reader's system is in dark mode, the sheet replaces each
+//! colour by its dark shade. So one file serves both modes, even if a page shows it as an image. The patterns of lines
+//! are here, too.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use plotters::style::RGBColor;
 
 use super::look::{Look, SHADES};
 
-/// The picture with a title, which programs read to people who cannot see it, and with its style sheet.
+/// The picture with its style sheet, and with a title for screen readers.
 pub(super) fn dressed(svg: &str, title: &str, looks: &[Look]) -> String {
     let Some((head, rest)) = svg.split_once('\n') else { return svg.to_owned() };
     let head = head.replacen("<svg ", "<svg role=\"img\" ", 1);
@@ -33,7 +33,7 @@ fn sheet(looks: &[Look]) -> String {
     text + "}\n"
 }
 
-/// As `plotters` writes it into elements.
+/// The colour as `plotters` writes it into elements.
 fn hex(colour: RGBColor) -> String {
     format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2)
 }

@@ -1,4 +1,4 @@
-//! Whether a file means what it says: what points name is there, and no figure is impossible.
+//! Checks that a file is consistent: the names in points exist, and no figure is impossible.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{Point, Results, Simulated};
 use crate::statistics::{Ratio, Spread, Verdict};
 
 impl Results {
-    /// What is wrong, if something is.
+    /// The error says what is wrong.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
             return Err(format!("name is '{}': files are called by it, so it is a word", self.name));
@@ -71,7 +71,7 @@ impl Results {
         Ok(())
     }
 
-    /// Every round runs everything once, and those that were begun are counted.
+    /// Checks that each round occurs at most once, and that its number is below the method's number of rounds.
     fn check_rounds(&self, point: &Point) -> Result<(), String> {
         let rounds = point.runs.iter().map(|run| run.round).chain(point.failures.iter().map(|failed| failed.round));
         let mut seen = BTreeSet::new();
@@ -104,7 +104,7 @@ impl Results {
     }
 }
 
-/// No figure is negative or infinite, and what is ordered is in order.
+/// Checks that no figure is negative or infinite, and that ordered values are in order.
 fn check_numbers(point: &Point) -> Result<(), String> {
     for run in &point.runs {
         if let Some((name, value)) = run.values.iter().find(|(_, value)| !is_figure(**value)) {
@@ -129,7 +129,7 @@ fn check_ratio(ratio: &Ratio) -> Result<(), String> {
     }
     let in_order = match (low, high) {
         (None, None) => true,
-        // The ends of a very wide interval may be beyond what a number holds, and the mean be an end of a very narrow
+        // The ends of a very wide interval may exceed the range of numbers, and the mean may be an end of a very narrow
         // one.
         (Some(low), Some(high)) => low >= 0.0 && high.is_finite() && low <= mean * ROUNDED && mean <= high * ROUNDED,
         _ => false,
@@ -149,7 +149,7 @@ fn check_probability(p: Option<f64>) -> Result<(), String> {
     }
 }
 
-/// What the last digits may lose.
+/// The tolerance for lost digits.
 const ROUNDED: f64 = 1.0 + 1e-9;
 
 fn is_figure(value: f64) -> bool {

@@ -1,23 +1,23 @@
-//! Where a lock collapsed: it does the same work an order of magnitude slower than another one.
+//! Detects where a lock collapsed: it does the same work an order of magnitude slower than another lock.
 //!
-//! How many times better the others are than a lock that has collapsed is no gain of theirs: 30 or 700 only says how
-//! deep it fell. So such a ratio is never shown as one, and does not count in the mean over several cells.
+//! If a lock has collapsed, a ratio to it says nothing about the other lock: 30 or 700 only says how deep the collapse
+//! was. So such a ratio is never shown as a number, and does not count in the mean over several cells.
 
 use super::{Better, Group, Results};
 use crate::statistics::Ratio;
 use crate::units::three_digits;
 
-/// From this factor on, the slower one of two locks has collapsed.
+/// If two locks differ by at least this factor, the slower one has collapsed.
 pub const COLLAPSE: f64 = 10.0;
 
 impl Results {
-    /// How many times better than the baseline a lock was in a cell: above 1 is better, whatever the metric.
+    /// How many times better than the baseline a lock was in a cell. Above 1 is better, whatever the metric.
     pub fn advantage(&self, group: &Group, cell: &str, lock: &str) -> Option<Ratio> {
         let ratio = self.point(&group.title, cell, lock)?.ratio?;
         Some(if self.sign(group) < 0.0 { ratio.inverse() } else { ratio })
     }
 
-    /// 1 where more of the group's merit is better, else -1.
+    /// 1 if higher values of the group's merit are better, else -1.
     pub(super) fn sign(&self, group: &Group) -> f64 {
         match self.metric(&group.merit).map(|metric| metric.better) {
             Some(Better::Less) => -1.0,
@@ -25,33 +25,33 @@ impl Results {
         }
     }
 
-    /// Whether the baseline collapsed in a cell: some lock was [`COLLAPSE`] times better.
+    /// Whether the baseline collapsed in a cell: some lock was at least [`COLLAPSE`] times better.
     pub fn has_baseline_collapsed(&self, group: &Group, cell: &str) -> bool {
         let others = self.locks.iter().skip(1).filter_map(|lock| self.advantage(group, cell, lock));
         others.into_iter().any(|advantage| advantage.mean >= COLLAPSE)
     }
 
-    /// The cells of a group that say how much better a lock is: those in which the baseline did not collapse, or all of
-    /// them if it did everywhere.
+    /// The cells of a group that show how much better a lock is: those in which the baseline did not collapse, or all
+    /// cells if it collapsed everywhere.
     pub fn telling_cells<'a>(&self, group: &'a Group) -> Vec<&'a str> {
         let stands = |cell: &&&String| !self.has_baseline_collapsed(group, cell);
         let standing: Vec<&str> = group.cells.iter().filter(|cell| stands(&cell)).map(String::as_str).collect();
         if standing.is_empty() { group.cells.iter().map(String::as_str).collect() } else { standing }
     }
 
-    /// What stands for a lock's ratio where the baseline collapsed and this lock did not: `>10`, or `<0.1` where less
-    /// is better. `None` where the ratio says something.
+    /// The text instead of a lock's ratio if the baseline collapsed and this lock did not: `>10`, or `<0.1` if lower
+    /// values are better. `None` if the ratio is meaningful.
     pub fn beyond(&self, group: &Group, cell: &str, lock: &str) -> Option<String> {
         let advantage = self.advantage(group, cell, lock)?;
         (advantage.mean >= COLLAPSE).then(|| self.beyond_words(group))
     }
 
-    /// The same, whatever the lock.
+    /// The same text, whatever the lock.
     pub fn beyond_words(&self, group: &Group) -> String {
         if self.sign(group) < 0.0 { format!("<{}", COLLAPSE.recip()) } else { format!(">{COLLAPSE}") }
     }
 
-    /// What collapsed where the baseline did: its figures, and the best ones beside.
+    /// A note on where the baseline collapsed: its figures, and the best figures for comparison.
     pub fn collapse_note(&self, group: &Group) -> Option<String> {
         let in_cell = |cell: &String| {
             let figure = |lock: &str| Some(self.figure(&group.title, cell, lock, &group.merit)?.median);
@@ -67,7 +67,7 @@ impl Results {
         (!told.is_empty()).then(|| format!("{beyond} is no gain: {baseline} collapsed ({}).", told.join("; ")))
     }
 
-    /// The locks but the baseline that collapsed in some cell.
+    /// The locks, except the baseline, that collapsed in some cell.
     pub fn collapsed_locks(&self, group: &Group) -> Vec<&str> {
         let low = |lock: &&String| {
             let mut cells = group.cells.iter().filter_map(|cell| self.advantage(group, cell, lock));

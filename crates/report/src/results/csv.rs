@@ -3,7 +3,7 @@
 use super::{Point, Results};
 
 impl Results {
-    /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` of every run, in the order of the points.
+    /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` for each run, in the order of the points.
     pub fn csv(&self) -> String {
         let axis = self.groups.first().map_or("cell", |group| group.axis.as_str());
         let names = self.metrics.iter().map(|metric| metric.name.as_str());
@@ -28,7 +28,7 @@ fn place(point: &Point, round: u32) -> [String; 4] {
     [point.group.clone(), point.cell.clone(), point.lock.clone(), round.to_string()]
 }
 
-/// RFC 4180, with the line ends of this system.
+/// A line by RFC 4180, but with the line end of this system.
 fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

@@ -1,4 +1,4 @@
-//! What follows from the runs: figures, ratios, verdicts.
+//! Derives figures, ratios and verdicts from the runs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{Group, Point, Results};
 use crate::statistics::{Ratio, Samples, Spread, Verdict, ratio};
 
 impl Results {
-    /// Makes the figures and ratios of all points anew from their runs.
+    /// Recomputes the figures and ratios of all points from their runs.
     pub fn derive(&mut self) {
         let figures: Vec<BTreeMap<String, Spread>> = self.points.iter().map(|point| self.figures_of(point)).collect();
         let ratios: Vec<Option<Ratio>> = self.points.iter().map(|point| self.ratio_of(point)).collect();
@@ -38,7 +38,7 @@ impl Results {
         Ratio::of_coarse(&logarithms, self.grain(point))
     }
 
-    /// How coarse a lock's merits and the baseline's are in this cell.
+    /// The grain of the lock's and the baseline's merits in this cell.
     fn grain(&self, point: &Point) -> f64 {
         let Some(group) = self.groups.iter().find(|group| group.title == point.group) else { return 0.0 };
         let base = self.point(&point.group, &point.cell, self.baseline());
@@ -46,7 +46,7 @@ impl Results {
         ratio::grain(runs.filter_map(|run| run.values.get(&group.merit).copied()))
     }
 
-    /// Of each round in which both succeeded, the logarithm of the lock's merit divided by the baseline's.
+    /// For each round in which both succeeded: the logarithm of the lock's merit divided by the baseline's.
     fn logarithms(&self, point: &Point) -> BTreeMap<u32, f64> {
         let Some(group) = self.groups.iter().find(|group| group.title == point.group) else { return BTreeMap::new() };
         let Some(base) = self.point(&point.group, &point.cell, self.baseline()) else { return BTreeMap::new() };
@@ -58,9 +58,8 @@ impl Results {
         merits(point).into_iter().filter_map(quotient).collect()
     }
 
-    /// How much better each lock was than the baseline in each round, over the cells of the group that are
-    /// [telling](Self::telling_cells): the mean of the logarithms. Rounds that miss a cell are left out, for the
-    /// cells differ.
+    /// How much better each lock was than the baseline in each round: the mean of the logarithms over the group's
+    /// [telling](Self::telling_cells) cells. Rounds that lack a cell are left out, because the cells differ.
     fn samples(&self, group: &Group) -> Vec<Samples> {
         let (sign, cells) = (self.sign(group), self.telling_cells(group));
         let of = |lock: &String| {
@@ -72,7 +71,7 @@ impl Results {
             }
             let complete = sums.into_iter().filter(|(_, (count, _))| *count == cells.len());
             let logarithms = complete.map(|(round, (_, sum))| (round, sum / cells.len() as f64)).collect();
-            // Each round is the mean over the cells; so is its uncertainty, of parts that are independent.
+            // Each round is the mean over the cells. So is its uncertainty, whose parts are independent.
             let points = cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
             let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.len().max(1) as f64;
             Samples { lock: lock.clone(), logarithms, grain, failed: self.failures(&group.title, lock).0 > 0 }

@@ -1,12 +1,11 @@
 //! # The schema of measurements: `flashlock.results`
 //!
-//! One file for everything that is measured under several locks and compared: `flashlock compare --json` and the files
-//! in `docs/results` are of it. `docs/results-schema.md` describes the fields to users; this file is what is written
-//! and read.
+//! One schema for all measurements that compare locks: `flashlock compare --json` and the files in `docs/results` use
+//! it. `docs/results-schema.md` describes the fields to users; this module defines what is written and read.
 //!
-//! A *point* is one lock in one *cell* (a number of threads, say) of a *group* (a program, say); it holds all its runs.
-//! What is derived from them, figures and ratios, stands beside them, so that a reader need not know the statistics;
-//! [`Results::derive`] makes it, and nothing else does.
+//! A *point* is one lock in one *cell* (for example, a number of threads) of a *group* (for example, a program); it
+//! holds all its runs. Derived figures and ratios are stored beside them, so that a reader need not know the
+//! statistics. Only [`Results::derive`] computes them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,47 +31,48 @@ pub const VERSION: u32 = 1;
 /// Measurements under several locks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// Where they come from.
+    /// The origin.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What was measured, as a word.
+    /// The name of the measurement: one word.
     pub name: String,
-    /// The same as a heading.
+    /// Its heading.
     pub title: String,
-    /// What the program does, in a sentence or two.
+    /// What the program does, in one or two sentences.
     pub about: String,
     /// The figures that each run may have.
     pub metrics: Vec<Metric>,
-    /// What was measured, in the order in which it is to be shown.
+    /// The groups, in the order in which they are shown.
     pub groups: Vec<Group>,
-    /// Under what: locks as their users write them. The first is the baseline.
+    /// The locks in their users' notation. The first is the baseline.
     pub locks: Vec<String>,
-    /// Of these locks, those that a program must be written for: no program can be put under one. The baseline is none.
+    /// The locks among these that a program must be written for: unmodified programs cannot use them. The baseline is
+    /// never one of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rivals: Vec<String>,
     /// How it was measured.
     pub method: Method,
-    /// How quiet the machine was; `null` if nobody looked.
+    /// How noisy the machine was; `null` if that was not measured.
     pub noise: Option<Noise>,
-    /// Which locks differ from the baseline, over all cells of a group; groups that nobody judged are left out.
+    /// Which locks differ from the baseline, over all cells of a group. Groups that were not judged are left out.
     #[serde(default)]
     pub verdicts: BTreeMap<String, Verdict>,
-    /// One lock in one cell each.
+    /// One point for each lock in each cell.
     pub points: Vec<Point>,
 }
 
-/// A figure.
+/// A metric, whose values are figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// The name by which runs have it.
+    /// The metric's name in runs.
     pub name: String,
-    /// What it is, with its unit.
+    /// Its description, with the unit.
     pub title: String,
-    /// What is good.
+    /// Which values are better.
     pub better: Better,
 }
 
-/// What is good.
+/// Which values of a metric are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -83,7 +83,7 @@ pub enum Better {
 }
 
 impl Better {
-    /// In words.
+    /// The direction in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::More => "more is better",
@@ -92,14 +92,14 @@ impl Better {
     }
 }
 
-/// Cells that stand in one table or panel.
+/// Cells that are shown in one table or panel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its heading, by which points name it.
+    /// The heading. Points refer to the group by it.
     pub title: String,
-    /// What the cells are: `threads`. Cells of that name are numbers.
+    /// The meaning of the cells, such as `threads`. Cells of that name are numbers.
     pub axis: String,
-    /// The cells' headings, by which points name them.
+    /// The cells' headings. Points refer to the cells by them.
     pub cells: Vec<String>,
     /// The metric that is compared with the baseline's.
     pub merit: String,
@@ -110,61 +110,62 @@ pub struct Group {
 pub struct Method {
     /// How often everything was repeated; the last round may be incomplete.
     pub rounds: u32,
-    /// How long one run measures, in seconds, where that is not up to the program.
+    /// How long one run measures, in seconds, unless the program decides.
     pub seconds: Option<f64>,
-    /// What the random order of the runs was made from.
+    /// The seed of the random order of the runs.
     pub seed: u64,
-    /// Whether it was stopped before it was done.
+    /// Whether the measurement was stopped early.
     pub interrupted: bool,
-    /// If nothing was measured, but simulated: what. Then a round is one seed with one placement.
+    /// If the results are simulated, not measured: the conditions. A round is then one seed with one placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Simulated>,
 }
 
-/// What was simulated.
+/// The conditions of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
-    /// The machine, by its name.
+    /// The machine's name.
     pub machine: String,
-    /// How many times as long as its description says all latencies between caches and memory were.
+    /// The factor by which all latencies between caches and memory were multiplied.
     pub latencies: f64,
-    /// How many different seeds there were.
+    /// The number of different seeds.
     pub seeds: u32,
-    /// With each of them, so many placements of the threads.
+    /// The number of placements of the threads with each seed.
     pub placements: u32,
-    /// Where threads begin, as `--place` calls it.
+    /// Where threads start, as `--place` calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// Reads among 100 operations, where a workload has such.
+    /// Reads per 100 operations, if the workload has reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookups: Option<u32>,
-    /// Work between two operations that users set, in ns, where they can.
+    /// Work between two operations, in ns, if users can set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<u32>,
     /// Virtual time before the measurement, in seconds.
     pub warm_up: f64,
-    /// Of runs with more threads than the machine has CPUs: for how long they measure, in seconds, if that is longer
-    /// than the others; their warm-up is longer in the same proportion.
+    /// How long runs with more threads than CPUs measure, in seconds, if that is longer than other runs. Their warm-up
+    /// is longer in the same proportion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crowded_seconds: Option<f64>,
 }
 
-/// A loop that does the same work every time, run between the measurements: what its time does, the machine does.
+/// The times of a loop that does the same work every time and runs between the measurements. Their variation is the
+/// machine's noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// How often it was run.
+    /// The number of times the loop ran.
     pub loops: u32,
     /// The median of its time, in ns.
     pub median_ns: f64,
-    /// From the 10 % fastest to the 10 % slowest, as a share of the median.
+    /// The range from the 10 % fastest to the 10 % slowest, as a share of the median.
     pub spread: f64,
 }
 
 impl Noise {
-    /// From this spread on a machine counts as noisy.
+    /// If the spread is at least this, a machine counts as noisy.
     pub const LOUD: f64 = 0.10;
 
-    /// From the times of the loop, in ns. `None` for none.
+    /// Computed from the times of the loop, in ns. `None` if there are none.
     pub fn of(times: &[f64]) -> Option<Self> {
         use crate::statistics::spread::quantile;
         let at = |share| quantile(times, share);
@@ -182,38 +183,38 @@ pub struct Point {
     pub cell: String,
     /// The lock.
     pub lock: String,
-    /// Of each metric the median over the runs, and the ends.
+    /// For each metric: the median over the runs, and the extremes.
     pub figures: BTreeMap<String, Spread>,
-    /// The group's merit divided by the baseline's of the same round; `null` for the baseline, and where nothing can be
-    /// divided.
+    /// The group's merit divided by the baseline's of the same round; `null` for the baseline, and if there is nothing
+    /// to divide.
     pub ratio: Option<Ratio>,
     /// The runs that succeeded.
     pub runs: Vec<Run>,
-    /// The runs that failed, or that were not done in time.
+    /// The runs that failed or timed out.
     pub failures: Vec<Failed>,
 }
 
 /// A run that succeeded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// In which round, from 0.
+    /// The round's number, from 0.
     pub round: u32,
-    /// Its figures, by the metrics' names. What is not known is left out.
+    /// The figures, by the metrics' names. Unknown figures are left out.
     #[serde(flatten)]
     pub values: BTreeMap<String, f64>,
 }
 
-/// A run that failed, or that was not done in time.
+/// A run that failed or timed out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// In which round, from 0.
+    /// The round's number, from 0.
     pub round: u32,
-    /// How, in words: `exit status 1`, `killed by SIGSEGV`, `timed out after 10 s, killed`.
+    /// The failure in words: `exit status 1`, `killed by SIGSEGV`, `timed out after 10 s, killed`.
     pub how: String,
-    /// Whether it only took too long: then nothing is wrong but its speed.
+    /// Whether it only took too long: then the program was only slow, not wrong.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// The end of what it printed.
+    /// The end of its output.
     pub output: String,
 }
 
@@ -225,7 +226,7 @@ impl Results {
         Ok(results)
     }
 
-    /// The file's text: one line for each point, so that two files can be compared line by line.
+    /// The file's text, with one line for each point, so that two files can be compared line by line.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         let head = Self { points: Vec::new(), ..self.clone() };
         let head = serde_json::to_string_pretty(&head)?;
@@ -235,17 +236,17 @@ impl Results {
         Ok(format!("{head}\n    {}\n  ]\n}}\n", points.join(",\n    ")))
     }
 
-    /// What the others are compared with.
+    /// The lock with which the others are compared.
     pub fn baseline(&self) -> &str {
         self.locks.first().map_or("", String::as_str)
     }
 
-    /// The metric of that name.
+    /// The metric with this name.
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// One lock in one cell.
+    /// The point of one lock in one cell.
     pub fn point(&self, group: &str, cell: &str, lock: &str) -> Option<&Point> {
         self.points.iter().find(|point| point.lock == lock && point.cell == cell && point.group == group)
     }
@@ -255,13 +256,13 @@ impl Results {
         self.point(group, cell, lock)?.figures.get(metric).copied()
     }
 
-    /// One metric of one lock over all cells of a group: the median of the cells' medians, and the ends.
+    /// One metric of one lock over all cells of a group: the median of the cells' medians, and the extremes.
     pub fn figure_over_cells(&self, group: &str, lock: &str, metric: &str) -> Option<Spread> {
         let here = self.points.iter().filter(|point| point.lock == lock && point.group == group);
         Spread::of(&here.filter_map(|point| Some(point.figures.get(metric)?.median)).collect::<Vec<_>>())
     }
 
-    /// How many runs of a lock failed, and how many there were.
+    /// The numbers of failed runs and of all runs of a lock.
     pub fn failures(&self, group: &str, lock: &str) -> (usize, usize) {
         let here = self.points.iter().filter(|point| point.lock == lock && point.group == group);
         here.fold((0, 0), |(failed, all), point| {

@@ -1,4 +1,4 @@
-//! Makes the schema's values from the counters in shared memory.
+//! Builds the schema's values from the counters in shared memory.
 
 use flashlock_locks::event::Event;
 use flashlock_native::settings::{self, Choice};
@@ -8,12 +8,12 @@ use super::{Bucket, Derived, Lock, MOST_OBJECTS, Object, OtherWaits, Outcome, Re
 use crate::counts::Counts;
 use crate::provenance::Provenance;
 
-/// The events that count operations left to glibc, one for each reason; [`Event::objects`] counts the objects.
+/// The events that count operations left to glibc, one for each reason. [`Event::objects`] counts the objects.
 pub(super) const LEFT_TO_GLIBC: &[Event] =
     &[Event::GlibcRobust, Event::GlibcPi, Event::GlibcPp, Event::GlibcShared, Event::GlibcUnknown];
 
 impl RunStats {
-    /// What was counted in a run. `objects`: the one that threads waited for longest first.
+    /// The counters of a run. `objects`: the object that threads waited for longest comes first.
     pub fn new(
         provenance: Provenance,
         lock: Lock,
@@ -60,7 +60,7 @@ impl From<&Choice> for Lock {
 }
 
 impl Lock {
-    /// glibc's own.
+    /// glibc's own mutexes.
     pub fn glibc() -> Self {
         Self { name: settings::GLIBC.to_owned(), ..Self::default() }
     }
@@ -72,7 +72,7 @@ impl Lock {
 }
 
 impl Waits {
-    /// From the counts of the buckets of [`flashlock_native::stats`].
+    /// Computed from the counts of the buckets of [`flashlock_native::stats`].
     pub fn from_buckets(counts: &[u64; BUCKETS]) -> Self {
         let bucket = |(index, &count): (usize, &u64)| Bucket {
             from_ns: bucket_floor(index),
@@ -86,7 +86,7 @@ impl Waits {
     }
 }
 
-/// The upper edge of the bucket in which the wait of that rank is; the lower one of the open bucket.
+/// The upper edge of the bucket that contains the wait with this rank; the lower edge of the open bucket.
 fn quantile(buckets: &[Bucket], total: u64, per_mille: u64) -> Option<u64> {
     let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1000) as u64;
     let mut seen = 0;

@@ -1,6 +1,6 @@
 //! # The schema of `flashlock run --stats=json`
 //!
-//! `docs/cli/stats.md` describes the fields to users; this file is what is written and read.
+//! `docs/cli/stats.md` describes the fields to users; this module defines what is written and read.
 
 use std::path::Path;
 
@@ -22,39 +22,38 @@ pub const SCHEMA: &str = "flashlock.run-stats";
 /// The schema's version.
 pub const VERSION: u32 = 1;
 
-/// The counters of one run, and what they are about.
+/// The counters of one run, and its circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStats {
-    /// Where it comes from.
+    /// The origin.
     #[serde(flatten)]
     pub provenance: Provenance,
     /// The lock that the program ran with.
     pub lock: Lock,
     /// How the program ended.
     pub outcome: Outcome,
-    /// What the program took, with those of its children that it waited for.
+    /// The resources that the program used, with those of its children that it waited for.
     pub resources: Resources,
-    /// How many processes counted: the program, and what it started.
+    /// The number of processes that counted: the program and its descendants.
     pub processes: u32,
-    /// The event list's counters, by name.
+    /// The counters of the event list, by name.
     pub events: Counts,
     /// How long contended acquisitions of mutexes waited.
     pub waits: Waits,
-    /// The same of everything else.
+    /// The same for everything except mutexes.
     #[serde(default)]
     pub waits_of: OtherWaits,
-    /// What was counted of each object, the one that threads waited for longest first. The first [`MOST_OBJECTS`] of
-    /// them.
+    /// The counters of each object. The object that threads waited for longest comes first. At most [`MOST_OBJECTS`].
     #[serde(default)]
     pub objects: Vec<Object>,
-    /// What follows from the counters.
+    /// Values derived from the counters.
     pub derived: Derived,
 }
 
-/// So many objects are told of.
+/// The maximum number of objects in a report.
 pub const MOST_OBJECTS: usize = 200;
 
-/// Waits for what is no mutex.
+/// Waits for anything except mutexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherWaits {
     /// For a readers-writer lock, to read.
@@ -67,7 +66,7 @@ pub struct OtherWaits {
     pub spinlock: Waits,
 }
 
-/// A lock and how it was set.
+/// A lock and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
     /// Its name in the catalogue.
@@ -83,22 +82,22 @@ pub struct Lock {
     /// The readers-writer lock's name.
     #[serde(default)]
     pub rw: String,
-    /// Why these, and no others.
+    /// Why the run was counted under this lock.
     #[serde(default)]
     pub why: Why,
 }
 
-/// Why a run was counted under the locks that it was counted under.
+/// How the lock of a counted run was chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Nobody named one: the program's own are counted.
+    /// By default: no lock was named, and the program's own locks are counted.
     Today,
-    /// The command line names one.
+    /// On the command line.
     Argument,
-    /// The environment names one.
+    /// In the environment.
     Environment,
-    /// A file of an older version, which does not say.
+    /// In a file of an older version, which does not say.
     #[default]
     Unknown,
 }
@@ -121,7 +120,7 @@ pub enum Outcome {
     },
 }
 
-/// What a program took, as `wait4` tells.
+/// The resources that a program used, from `wait4`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// From its start to its end.
@@ -136,11 +135,11 @@ pub struct Resources {
     pub involuntary_switches: u64,
 }
 
-/// A histogram of waiting times. A percentile is the upper edge of the bucket that it falls into: that share of the
-/// waits was shorter. Buckets are at most a quarter wide, so it is at most a quarter too high.
+/// A histogram of waiting times. A percentile is the upper edge of the bucket that contains it: this share of the waits
+/// was shorter. Buckets are at most a quarter wide, so a percentile is at most a quarter too high.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// How many waits.
+    /// The number of waits.
     pub count: u64,
     /// Half of them were shorter.
     pub p50_ns: Option<u64>,
@@ -161,13 +160,13 @@ pub struct Waits {
 pub struct Bucket {
     /// The shortest wait in it.
     pub from_ns: u64,
-    /// All waits in it are shorter; `null` in the last one, which is open.
+    /// All waits in it are shorter; `null` in the last bucket, which is open.
     pub below_ns: Option<u64>,
-    /// How many.
+    /// The number of waits in it.
     pub count: u64,
 }
 
-/// What follows from the counters.
+/// Values derived from the counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derived {
     /// The share of acquisitions that found the lock held; `null` if there were none.
@@ -175,14 +174,14 @@ pub struct Derived {
     /// The share of readers-writer lock acquisitions that had to wait; `null` if there were none.
     #[serde(default)]
     pub rw_contention: Option<f64>,
-    /// How many threads waited for a mutex, a readers-writer lock or a spinlock, on average over the run's time.
+    /// The average number of threads that waited for a mutex, a readers-writer lock or a spinlock during the run.
     #[serde(default)]
     pub waiting_threads: f64,
     /// The share of queue hand-offs that stayed on a NUMA node; `null` if there were none.
     pub handoff_locality: Option<f64>,
     /// Operations that were left to glibc.
     pub left_to_glibc: u64,
-    /// Objects that were initialised by a process that counted, and are left to glibc.
+    /// Objects that were initialised in a process that counted, and were left to glibc.
     #[serde(default)]
     pub objects_left_to_glibc: u64,
 }

@@ -1,4 +1,4 @@
-//! What was counted of each object, as people and programs read it.
+//! The counters of each object, in the schema and as text.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 pub struct Object {
     /// `mutex`, `rwlock`, `semaphore` or `spinlock`; `null` for objects of several kinds.
     pub kind: Option<String>,
-    /// The variable that it is, or is part of; `null` for one on the heap or on a stack, and where the program's file
-    /// has no symbols.
+    /// The variable that it is, or is part of. `null` if it is on the heap or on a stack, or if the program's file has
+    /// no symbols.
     pub symbol: Option<String>,
     /// The program or library that the variable belongs to.
     pub module: Option<String>,
-    /// Its address, in hexadecimal. `null`: several objects, which the same place in the program used first, or
-    /// altogether.
+    /// Its address, in hexadecimal. `null` for several objects: those that the same place in the program used first, or
+    /// all others.
     pub address: Option<String>,
-    /// The number of its process; `null` for a variable that several processes have, each for itself.
+    /// The number of its process. `null` for a variable that several processes have, each its own.
     pub process: Option<u32>,
     /// The place in the program that used it first.
     pub place: Option<Place>,
@@ -23,9 +23,9 @@ pub struct Object {
     pub acquisitions: u64,
     /// How often it was found held, or without a permit.
     pub contended: u64,
-    /// For how long threads waited for it, together.
+    /// The total time that threads waited for it.
     pub waited_ns: u64,
-    /// For how long one of them did at most.
+    /// The longest wait of a single thread.
     pub longest_ns: u64,
 }
 
@@ -34,13 +34,13 @@ pub struct Object {
 pub struct Place {
     /// What the call did.
     pub reason: Reason,
-    /// The function that called; `null` where there are no symbols.
+    /// The function that made the call; `null` if there are no symbols.
     pub function: Option<String>,
-    /// Source file and line, where there is debug information.
+    /// Source file and line, if there is debug information.
     pub source: Option<String>,
     /// The program or library.
     pub module: String,
-    /// Where in that file's address space the call returns to, in hexadecimal: what `addr2line -e` takes.
+    /// The call's return address within that file's address space, in hexadecimal: the argument of `addr2line -e`.
     pub offset: String,
 }
 
@@ -56,12 +56,12 @@ pub enum Reason {
 }
 
 impl Object {
-    /// Whether waiting for it may be waiting for work, and not for other threads to get out of the way.
+    /// Whether waiting for it may mean waiting for work, instead of for other threads to get out of the way.
     pub(super) fn is_semaphore(&self) -> bool {
         self.kind.as_deref() == Some("semaphore")
     }
 
-    /// How people would call it.
+    /// Its name in text.
     pub(super) fn title(&self) -> String {
         let place = |place: &Option<Place>| place.as_ref().map(|place| format!(", {place}")).unwrap_or_default();
         let noun = match self.kind.as_deref() {

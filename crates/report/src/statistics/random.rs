@@ -1,10 +1,10 @@
-//! Chance, for the order of runs.
+//! Random numbers for the order of runs.
 
 /// A small generator of random numbers (xorshift64*).
 pub struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring orders, and the state must not be zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)

@@ -1,13 +1,13 @@
 //! The ratio of two figures that were measured side by side, with its interval.
 //!
-//! What is compared is what ran next to each other: each round gives one quotient. Quotients are combined by their
-//! logarithms, so that "twice" and "half" weigh the same; their mean is the geometric mean of the quotients, and the
-//! interval around it is Student's, from the spread of the rounds themselves. It is right for noise that hits the two
-//! sides alike or independently, also for noise that grows with the figure. A single round has no interval.
+//! Each round compares two runs that ran next to each other, and gives one quotient. Quotients are combined by their
+//! logarithms, so that "twice" and "half" weigh the same. Their mean is the geometric mean of the quotients. Student's
+//! interval around it follows from the spread of the rounds. It is correct if noise affects both sides equally or
+//! independently, and if noise grows with the figure. A single round has no interval.
 //!
 //! A coarse figure, such as a time in whole seconds, may be the same in all of a few rounds by chance, and then seems
-//! to have no noise. So each quotient is taken to be uncertain by the figure's [`grain`], too, which widens the
-//! interval; rounds that all say exactly the same, with no grain known, are judged by their sign alone.
+//! to have no noise. So each quotient is assumed to be uncertain by the figure's [`grain`], too, which widens the
+//! interval. If all rounds agree exactly and no grain is known, only their sign is judged.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::student;
 
-/// How sure intervals and verdicts are meant to be.
+/// The confidence level of intervals and verdicts.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// A ratio to the baseline's figure.
@@ -23,24 +23,25 @@ pub const CONFIDENCE: f64 = 0.95;
 pub struct Ratio {
     /// The geometric mean of the rounds' quotients.
     pub mean: f64,
-    /// The lower end of its 95 % interval; `null` with less than two rounds, and where all rounds say exactly the same.
+    /// The lower end of its 95 % interval; `null` with fewer than two rounds, and if all rounds agree exactly.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u32,
-    /// How probable so great a distance from 1 is without any difference (two-sided); `null` with less than two rounds.
+    /// The probability of a distance from 1 at least this great if there is no difference (two-sided); `null` with
+    /// fewer than two rounds.
     pub p: Option<f64>,
 }
 
 impl Ratio {
-    /// Of the natural logarithms of the rounds' quotients. `None` for none.
+    /// Computed from the natural logarithms of the rounds' quotients. `None` if there are none.
     pub fn of_logarithms(logarithms: &[f64]) -> Option<Self> {
         Self::of_coarse(logarithms, 0.0)
     }
 
-    /// The same of coarse figures. `grain` is the standard deviation that rounding alone gives a logarithm, as from
-    /// [`grain`].
+    /// The same for coarse figures. `grain` is the standard deviation of a logarithm that is due to rounding alone,
+    /// from [`grain`].
     pub fn of_coarse(logarithms: &[f64], grain: f64) -> Option<Self> {
         let rounds = u32::try_from(logarithms.len()).ok().filter(|rounds| *rounds > 0)?;
         let count = f64::from(rounds);
@@ -52,27 +53,27 @@ impl Ratio {
         let squares: f64 = logarithms.iter().map(|value| (value - mean) * (value - mean)).sum();
         let error = ((squares / (count - 1.0) + grain * grain) / count).sqrt();
         if error < NO_SPREAD {
-            // Nothing is known of the noise. That all rounds are on one side has this probability where both are
-            // equally likely.
+            // The noise is unknown. This is the probability that all rounds are on one side if both sides are equally
+            // likely.
             let p = if mean.abs() < NO_SPREAD { 1.0 } else { 2.0_f64.powf(1.0 - count) };
             return Some(Self { p: Some(p), ..point });
         }
         let reach = error * critical(rounds - 1);
         let p = student::two_sided(mean / error, count - 1.0);
-        // A few rounds that differ wildly may reach beyond what a number holds; JSON has no infinity.
+        // A few rounds that differ wildly may exceed the range of numbers, and JSON has no infinity.
         let ends = ((mean - reach).exp(), (mean + reach).exp().min(f64::MAX));
         Some(Self { low: Some(ends.0), high: Some(ends.1), p: Some(p), ..point })
     }
 
-    /// Of pairs of figures, all positive: (the lock's, the baseline's) of one round. Others are left out.
+    /// Computed from pairs of positive figures of one round: (the lock's, the baseline's). Other pairs are left out.
     pub fn of_pairs(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
         let pairs: Vec<(f64, f64)> = pairs.into_iter().collect();
         let logarithms: Vec<f64> = pairs.iter().filter_map(|&(value, base)| logarithm(value, base)).collect();
         Self::of_coarse(&logarithms, grain(pairs.iter().flat_map(|&(value, base)| [value, base])))
     }
 
-    /// The interval that holds for `comparisons` at once: wide enough that all of so many contain the truth with 95 %
-    /// (Bonferroni). `None` where there is none.
+    /// The interval for `comparisons` simultaneous comparisons: wide enough that with 95 % confidence all of them
+    /// contain the truth (Bonferroni). `None` if there is no interval.
     pub fn interval_of(&self, comparisons: usize) -> Option<(f64, f64)> {
         let freedom = self.rounds.checked_sub(1).filter(|freedom| *freedom > 0)?;
         let wider = student::critical((1.0 - CONFIDENCE) / comparisons.max(1) as f64, f64::from(freedom));
@@ -80,24 +81,25 @@ impl Ratio {
         Some((self.mean * (-reach).exp(), self.mean * reach.exp()))
     }
 
-    /// By which factor the interval reaches beyond the mean on either side (1.02: 2 %). Infinite where there is none.
+    /// The factor by which the interval reaches beyond the mean on either side (1.02: 2 %). Infinite if there is no
+    /// interval.
     pub fn reach(&self) -> f64 {
         self.high.map_or(f64::INFINITY, |high| high / self.mean)
     }
 
-    /// The same ratio seen from the other side.
+    /// The inverse ratio.
     pub fn inverse(&self) -> Self {
         let (low, high) = (self.high.map(f64::recip), self.low.map(|low| low.recip().min(f64::MAX)));
         Self { mean: self.mean.recip(), low, high, ..*self }
     }
 }
 
-/// A standard error of a logarithm below this is none: it comes from the digits of floating-point numbers.
+/// A standard error of a logarithm below this is rounding of floating-point numbers, and counts as none.
 const NO_SPREAD: f64 = 1e-12;
 
-/// How uncertain the logarithm of a quotient of two of these figures is because they are coarse: half the least step
-/// between two of them to either side, for each of the two. 0 if no two of them are the same, as fine ones never are,
-/// and if all are.
+/// The uncertainty of the logarithm of a quotient of two of these figures because they are coarse: half the least step
+/// between two of them, to either side, for each of the two figures. It is 0 if no two figures are equal, as with fine
+/// figures, or if all are equal.
 pub fn grain(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut logarithms: Vec<f64> = figures.into_iter().filter_map(|figure| logarithm(figure, 1.0)).collect();
     logarithms.sort_by(f64::total_cmp);
@@ -107,7 +109,8 @@ pub fn grain(figures: impl IntoIterator<Item = f64>) -> f64 {
     least.map_or(0.0, |step| step / 2.0 * std::f64::consts::SQRT_2)
 }
 
-/// How many standard errors the interval reaches. The first are kept: they are asked for after every round.
+/// How many standard errors the interval reaches. The first values are cached because they are needed after every
+/// round.
 fn critical(freedom: u32) -> f64 {
     static FIRST: OnceLock<Vec<f64>> = OnceLock::new();
     let compute = |freedom: u32| student::critical(1.0 - CONFIDENCE, f64::from(freedom));
@@ -115,7 +118,7 @@ fn critical(freedom: u32) -> f64 {
     first.get(freedom as usize - 1).copied().unwrap_or_else(|| compute(freedom))
 }
 
-/// The logarithm of a quotient; `None` where one of the two is not a positive number.
+/// The logarithm of a quotient; `None` if one of the two is not a positive number.
 pub fn logarithm(value: f64, base: f64) -> Option<f64> {
     let usable = |number: f64| number.is_finite() && number > 0.0;
     (usable(value) && usable(base)).then(|| (value / base).ln())
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn figures_without_noise() {
         assert_eq!(Ratio::of_pairs([(3.0, 3.0), (4.0, 4.0)]).unwrap().p, Some(1.0));
-        // Three equal rounds are three signs, whatever digits the mean loses.
+        // Three equal rounds count as three signs, whatever digits the mean loses.
         let same = Ratio::of_logarithms(&[0.1, 0.1, 0.1]).unwrap();
         assert_eq!((same.p, same.low, same.high), (Some(0.25), None, None));
     }
@@ -163,7 +166,7 @@ mod tests {
         assert!((grain([10.0, 11.0, 10.0, 20.0]) - 1.1_f64.ln() / 2.0_f64.sqrt()).abs() < 1e-12);
         let coarse = Ratio::of_pairs([(11.0, 10.0); 3]).unwrap();
         assert!(coarse.p > Some(0.1) && coarse.low < Some(1.0), "{coarse:?}");
-        // A difference of many steps is one.
+        // A difference of many steps is significant.
         assert!(Ratio::of_pairs([(21.0, 10.0), (20.0, 10.0), (20.0, 10.0)]).unwrap().p < Some(0.05));
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The middle of some numbers, and the ends.
+/// The median of some numbers, and the extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Half of the numbers are at most this.
@@ -14,7 +14,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` for no numbers at all.
+    /// `None` if there are no numbers.
     pub fn of(numbers: &[f64]) -> Option<Self> {
         let mut sorted = numbers.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -24,7 +24,7 @@ impl Spread {
     }
 }
 
-/// The number below which this share (0 to 1) of the numbers lies. `None` for no numbers.
+/// The number below which this share (0 to 1) of the numbers lies. `None` if there are no numbers.
 pub fn quantile(numbers: &[f64], share: f64) -> Option<f64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);

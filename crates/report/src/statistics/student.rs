@@ -28,13 +28,13 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    // The fraction converges fast on this side; the other is its mirror image.
+    // The fraction converges fast on this side; the other side is its mirror image.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
     let front = (a * x.ln() + b * (1.0 - x).ln() - ln_beta(a, b)).exp() / a;
     let mut fraction = 1.0;
-    // It takes terms in proportion to the root of its larger parameter.
+    // The number of terms is proportional to the root of the larger parameter.
     let terms = 20 + 5 * (a.max(b).sqrt() as u32);
     for m in (1..=terms).rev() {
         let k = f64::from(m);
@@ -49,7 +49,7 @@ fn ln_beta(a: f64, b: f64) -> f64 {
     ln_gamma(a) + ln_gamma(b) - ln_gamma(a + b)
 }
 
-/// Stirling's series, after moving the argument to where it is exact.
+/// Stirling's series, after moving the argument to where the series is exact.
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {

@@ -1,34 +1,34 @@
 //! Which locks differ from the baseline, and which one to choose.
 //!
-//! Every lock is one comparison, and of many comparisons one always looks good by chance. So the probabilities are
-//! corrected after Holm: a verdict that says "differs" at all is wrong, for a program to which all locks are the same,
-//! in at most 5 % of cases, however many locks took part. "No lock differs" is an answer like any other.
+//! Each lock is one comparison, and among many comparisons one looks good by chance. So the probabilities are corrected
+//! by Holm's method. If all locks are equal for a program, at most 5 % of verdicts wrongly say that any lock differs,
+//! however many locks took part. "No lock differs" is a valid answer.
 
 use serde::{Deserialize, Serialize};
 
 use super::ratio::{CONFIDENCE, Ratio};
 
-/// With fewer rounds than this nothing is said to differ.
+/// With fewer rounds than this, no lock is said to differ.
 pub const LEAST_ROUNDS: u32 = 3;
 
-/// Before so many rounds, narrow intervals are no reason to stop: a few rounds may agree by chance, and who stops when
-/// they do finds differences that are none (`nothing_is_made_of_noise` below measures how many).
+/// Before so many rounds, narrow intervals are no reason to stop. A few rounds may agree by chance, and stopping then
+/// finds false differences (`nothing_is_made_of_noise` below measures how many).
 pub const SETTLED_ROUNDS: u32 = 8;
 
-/// What was measured of one lock against the baseline.
+/// The measurements of one lock against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
     /// The lock.
     pub lock: String,
-    /// Of each round its number, and the logarithm of how many times better than the baseline the lock was.
+    /// For each round: its number, and the logarithm of how many times better than the baseline the lock was.
     pub logarithms: Vec<(u32, f64)>,
-    /// How uncertain each logarithm is because the figures are coarse, as from [`ratio::grain`](super::ratio::grain).
+    /// The uncertainty of each logarithm because the figures are coarse, from [`ratio::grain`](super::ratio::grain).
     pub grain: f64,
-    /// Whether the program failed under it, so that it cannot be chosen.
+    /// Whether the program failed with it, so that it cannot be chosen.
     pub failed: bool,
 }
 
-/// On which side of the baseline a lock stands.
+/// How a lock compares with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -40,34 +40,35 @@ pub enum Direction {
     NoDifference,
 }
 
-/// What is said of one lock.
+/// The verdict on one lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     /// The lock.
     pub lock: String,
-    /// How many times better than the baseline it was, over all that was measured: above 1 is better.
+    /// How many times better than the baseline it was, over all measurements. Above 1 is better.
     pub advantage: Ratio,
-    /// How probable this is without any difference, the number of locks considered; `null` with too few rounds.
+    /// The probability of this if there is no difference, corrected for the number of locks; `null` with too few
+    /// rounds.
     pub p: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub direction: Direction,
-    /// Whether the program failed under it.
+    /// Whether the program failed with it.
     pub failed: bool,
 }
 
-/// What is said of all.
+/// The verdict on all locks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Each lock that has figures, in the order in which they were given.
+    /// Each lock that has figures, in the given order.
     pub standings: Vec<Standing>,
     /// The lock to choose, if one is better than the baseline and never failed.
     pub best: Option<String>,
-    /// Those that are better, too, and not to be told from the best.
+    /// Other locks that are better than the baseline and cannot be distinguished from the best.
     pub equals: Vec<String>,
 }
 
 impl Verdict {
-    /// Judges.
+    /// Computes the verdict.
     pub fn of(samples: &[Samples]) -> Self {
         let mut standings: Vec<Standing> = samples.iter().filter_map(Standing::of).collect();
         holm(&mut standings);
@@ -86,8 +87,8 @@ impl Verdict {
         Self { standings, best, equals }
     }
 
-    /// Whether more rounds would tell little more of these locks, the ones still tried: every interval is within this
-    /// factor of its mean, or there is none because every round said the same. Of no lock at all nothing is settled.
+    /// Whether more rounds would add little about these locks, which are still being measured. Then every interval is
+    /// within this factor of its mean, or there is no interval because all rounds agree. With no locks, it is false.
     pub fn is_settled<'a>(&self, locks: impl IntoIterator<Item = &'a str>, reach: f64) -> bool {
         let clear = |ratio: &Ratio| ratio.reach() < reach || ratio.low.is_none();
         let settled = |ratio: &Ratio| ratio.rounds >= SETTLED_ROUNDS && clear(ratio);
@@ -96,14 +97,15 @@ impl Verdict {
             && locks.all(|lock| self.standing(lock).is_some_and(|standing| settled(&standing.advantage)))
     }
 
-    /// What is said of a lock.
+    /// The verdict on a lock.
     pub fn standing(&self, lock: &str) -> Option<&Standing> {
         self.standings.iter().find(|standing| standing.lock == lock)
     }
 }
 
 impl Samples {
-    /// Whether two locks differ, pair by pair. Not corrected: here the mistake to avoid is to call two locks different.
+    /// Whether two locks differ, pair by pair. It is not corrected, because here the mistake to avoid is to call two
+    /// different locks equal.
     fn differs_from(&self, other: &Self) -> bool {
         let partner = |round: u32| other.logarithms.iter().find(|(number, _)| *number == round);
         let differences = self.logarithms.iter().filter_map(|(round, own)| Some(own - partner(*round)?.1));
@@ -122,8 +124,8 @@ impl Standing {
     }
 }
 
-/// Corrects the probabilities for their number and draws the conclusion: the smallest is multiplied by how many there
-/// are, the next by one less, and none becomes smaller than the one before it.
+/// Corrects the probabilities for their number, and draws the conclusions. The smallest is multiplied by their number,
+/// the next by one less, and so on; none becomes smaller than the one before it.
 fn holm(standings: &mut [Standing]) {
     let mut order: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].p.is_some()).collect();
     order.sort_by(|&a, &b| standings[a].p.unwrap_or(1.0).total_cmp(&standings[b].p.unwrap_or(1.0)));
@@ -193,12 +195,12 @@ mod tests {
         assert!(corrected.iter().zip([0.06, 0.03, 0.06]).all(|(a, b)| (a - b).abs() < 1e-12), "{corrected:?}");
     }
 
-    /// How many comparisons a simulation makes.
+    /// The number of comparisons in a simulation.
     const PROGRAMS: usize = 4000;
-    /// 5 % of them, and two standard errors of such a count (13.8).
+    /// 5 % of them, plus two standard errors of such a count (13.8).
     const ACCEPTED: usize = 200 + 27;
 
-    /// A figure with noise: a few per cent, and now and then much more, as on a machine that is shared.
+    /// A figure with noise: a few per cent, and sometimes much more, as on a shared machine.
     fn noisy(random: &mut Random) -> f64 {
         let uniform = |random: &mut Random| random.bits() as f64 / (1_u64 << 48) as f64;
         let normal = (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0;
@@ -206,8 +208,8 @@ mod tests {
         0.04 * normal - disturbed
     }
 
-    /// How often, of [`PROGRAMS`] programs to which `locks` locks and the baseline are the same, a difference is
-    /// claimed after measuring as `flashlock compare` does: until the intervals are within `reach`, or 20 rounds.
+    /// How many of [`PROGRAMS`] programs, for which `locks` locks equal the baseline, get a claim of a difference. It
+    /// measures like `flashlock compare`: until the intervals are within `reach`, or for 20 rounds.
     fn false_alarms(locks: usize, reach: f64, gain: f64) -> usize {
         let mut random = Random::new(42);
         let program = |random: &mut Random| {
@@ -234,8 +236,8 @@ mod tests {
         }
     }
 
-    /// How often, of [`PROGRAMS`] programs that print one of so many neighbouring numbers by chance under any lock, a
-    /// difference is claimed after so many rounds.
+    /// How many of [`PROGRAMS`] programs get a claim of a difference after so many rounds. With any lock, each prints
+    /// one of `levels` neighbouring numbers at random.
     fn coarse_alarms(locks: usize, rounds: u32, levels: u64) -> usize {
         let mut random = Random::new(7);
         let program = |random: &mut Random| {

@@ -1,4 +1,4 @@
-//! What makes a [`Description`] one of a machine that can be simulated.
+//! Checks that a [`Description`] is of a machine that can be simulated.
 
 use std::fmt::{self, Debug, Display};
 
@@ -6,9 +6,9 @@ use super::{
     Cache, Clock, Description, Hypervisor, MAX_CORES, MAX_CPUS, MAX_NODES, Measured, Siblings, TLB_WAYS, Umwait,
 };
 
-/// What all caches have together, at most: what is simulated of them takes a tenth of it.
+/// The maximum size of all caches together. The simulation's directories take a tenth of it.
 const MAX_CACHE_KIB: u64 = 1 << 24;
-/// The longest time, in ns or µs, and the most power.
+/// The maximum of times, in ns or µs, and of power.
 const MOST: f64 = 1e6;
 const TIMES: &str = "times are from 0 to 1,000,000 ns";
 const TIMES_US: &str = "times are from 0 to 1,000,000 us";
@@ -28,14 +28,14 @@ impl Display for Wrong {
     }
 }
 
-/// Fails with what is wrong, unless it is right.
+/// Fails with the field, the value and the rule, unless `right`.
 fn must(right: bool, field: &str, value: impl Debug, rule: &str) -> Result<(), Wrong> {
-    // Pairs are lists of two there.
+    // In a file, pairs are written as lists of two.
     let value = || format!("{value:?}").replace('(', "[").replace(')', "]");
     if right { Ok(()) } else { Err(Wrong { field: field.into(), value: value(), rule: rule.into() }) }
 }
 
-/// The same of numbers of which each is from the least to the most; that is what the rule says.
+/// The same for numbers that must each be from `least` to `most`. The text `rule` says so.
 fn all_from(least: f64, most: f64, rule: &str, fields: &[(&str, f64)]) -> Result<(), Wrong> {
     fields.iter().try_for_each(|(field, number)| must((least..=most).contains(number), field, number, rule))
 }
@@ -77,7 +77,7 @@ impl Description {
         let square = rows.is_empty() || rows.len() == nodes && rows.iter().all(|row| row.len() == nodes);
         let rule = format!("{nodes} rows of {nodes} numbers are needed, or none");
         must(square, "topology.distances", rows, &rule)?;
-        // More than one for each way from a node to another there cannot be.
+        // There cannot be more distances than ordered pairs of nodes.
         let (most, kinds) = (rows.iter().flatten().max().copied().unwrap_or(0), nodes as u32 * (nodes as u32 - 1));
         must(most <= kinds, "topology.distances", rows, &format!("{kinds} at most, for so many nodes"))?;
         for (a, row) in rows.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Description {
         Ok(())
     }
 
-    /// What goes by distance.
+    /// Checks the lists by distance.
     fn check_lists(&self) -> Result<(), Wrong> {
         let latency = &self.latency_ns;
         let nodes = 0..self.nodes();
@@ -134,7 +134,7 @@ impl Description {
         must((4..=1 << 22).contains(&size), "cache.tlb.page_kib", size, "pages of 4 to 4,194,304 KiB")
     }
 
-    /// Latencies of one number each.
+    /// Checks the latencies of one number each.
     fn check_latencies(&self) -> Result<(), Wrong> {
         let (latency, band) = (&self.latency_ns, &self.bandwidth);
         let times = [
@@ -156,7 +156,7 @@ impl Description {
         all_from(1.0, 64.0, "1 (one load at a time) to 64", &[("latency_ns.overlap", latency.overlap)])
     }
 
-    /// Bandwidths, scheduler, power.
+    /// Checks bandwidths, scheduler and power.
     fn check_rest(&self) -> Result<(), Wrong> {
         let (band, os, power) = (&self.bandwidth, &self.scheduler, &self.power);
         let bands = [
@@ -217,7 +217,7 @@ impl Hypervisor {
 }
 
 impl Measured {
-    /// `known` is how many distances there are.
+    /// `known`: the number of distances.
     fn check(&self, known: u32) -> Result<(), Wrong> {
         for (field, list) in self.lists() {
             let rises = list.is_sorted_by(|a, b| a.0 < b.0) && list.iter().all(|(distance, _)| *distance < known);

@@ -1,4 +1,4 @@
-//! From the text of a file to a [`Description`]: what is wrong with it is named with its line.
+//! Reads a [`Description`] from the text of a file. Errors name the line.
 
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue, Error};
@@ -6,8 +6,8 @@ use toml::{Deserializer, Spanned};
 
 use super::Description;
 
-/// Reads and checks. The error says in which line (where that is known) which field has which value, and what it must
-/// be.
+/// Reads and checks a description. The error names the line (if it is known), the field and its value, and says what it
+/// must be.
 pub(super) fn read(text: &str) -> Result<Description, String> {
     let table = DeTable::parse(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     pairs(table.get_ref(), "")
@@ -21,8 +21,8 @@ pub(super) fn read(text: &str) -> Result<Description, String> {
     Ok(described)
 }
 
-/// Pairs are read as lists of two, and what is too much in one is passed over: it must not be. Only nodes have longer
-/// rows.
+/// Pairs are read as lists of two, and the parser ignores further numbers in them; this check rejects those. Only
+/// `topology.distances` has longer rows.
 fn pairs(table: &DeTable<'_>, within: &str) -> Result<(), (String, usize)> {
     for (name, value) in table {
         let field = format!("{within}{}", name.get_ref());
@@ -40,9 +40,9 @@ fn pairs(table: &DeTable<'_>, within: &str) -> Result<(), (String, usize)> {
     Ok(())
 }
 
-/// What is unknown, missing or of another type. What misses something whole has no line: that is missing, too.
+/// The message for a field that is unknown, missing or of another type. A missing field has no line.
 fn unfit(text: &str, error: &Error) -> String {
-    // Without its input, which nobody gave it, an error shows on a line of its own in which table it is.
+    // The error was not given its input, so its last line names the table.
     let shown = error.to_string();
     let place = shown.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));
     let message = error.message();
@@ -54,7 +54,7 @@ fn unfit(text: &str, error: &Error) -> String {
     }
 }
 
-/// Where the key of a field stands, or of the innermost table around it.
+/// Where the field's key is, or else the innermost table around it.
 fn key(table: &DeTable<'_>, field: &str) -> Option<usize> {
     let (first, rest) = field.split_once('.').map_or((field, None), |(first, rest)| (first, Some(rest)));
     let (name, value) = table.iter().find(|(name, _)| name.get_ref() == first)?;
@@ -62,7 +62,7 @@ fn key(table: &DeTable<'_>, field: &str) -> Option<usize> {
     Some(inner.unwrap_or(name.span().start))
 }
 
-/// The number of the line, from 1, in which a byte is.
+/// The number of the line, from 1, that contains the byte at `at`.
 fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }

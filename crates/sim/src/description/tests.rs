@@ -1,4 +1,4 @@
-//! The machines that are shipped, and what is said of files that are wrong.
+//! Tests of the shipped machines, and of the messages about wrong files.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn shapes_are_what_the_names_say() {
     }
 }
 
-/// The farthest distance there is.
+/// The largest distance of the machine.
 fn farthest(machine: &Description) -> usize {
     let nodes = 0..machine.nodes();
     nodes.clone().flat_map(|a| nodes.clone().map(move |b| (a, b))).map(|(a, b)| machine.distance(a, b)).max().unwrap()
@@ -129,7 +129,7 @@ fn an_unknown_machine_is_told_from_an_unreadable_file() {
     assert!(unreadable.starts_with("cannot read '/'"), "{unreadable}");
 }
 
-/// What is said of a machine's text after one replacement.
+/// The message about a machine's text after one replacement.
 fn complaint(name: &str, from: &str, to: &str) -> String {
     let text = Description::shipped(name).unwrap();
     assert!(text.contains(from), "{name} has no '{from}'");
@@ -177,12 +177,12 @@ fn wrong_shapes_are_refused() {
     }
 }
 
-/// A table of measurements before the next one.
+/// A table of measurements, and the header of the next table.
 fn measured(ping_pong: &str) -> String {
     format!("[measured_ns]\ncas = [[0, 60.0]]\ncas_ping_pong = {ping_pong}\nstore_ping_pong = []\n\n[power]")
 }
 
-/// The same, with what siblings measured.
+/// The same with measurements of siblings.
 fn with_siblings(load: &str) -> String {
     let siblings = format!(
         "[measured_ns.siblings]\nload = {load}\ncas = 9.0\ncas_ping_pong = 20.0\nstore_ping_pong = 15.0\n\n[power]"
@@ -331,6 +331,6 @@ fn what_is_missing_or_unknown_is_named_with_its_table_and_line() {
         assert!(error.contains(says), "{to}: {error}");
         assert_eq!(placed("2x18x2", from, to, &error).0, line, "{error}");
     }
-    // Of what is missing altogether there is no line.
+    // A missing top-level field has no line.
     assert_eq!(complaint("2x18x2", "title = \"", "# \""), "missing field `title`");
 }

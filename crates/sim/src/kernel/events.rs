@@ -1,13 +1,13 @@
-//! What is to happen, and when.
+//! The events to come, in order of time.
 //!
-//! A heap with four children to each event, so that the way down is short. What has just been taken leaves a gap at the
-//! top, into which the next event to come goes: who acts mostly makes one event before the next one is taken, and its
-//! way down is then the only one.
+//! A heap with four children per event, so that the way down is short. Taking the first event leaves a gap at the top,
+//! which the next pushed event fills. Mostly, the acting thread makes one event before the next one is taken, so there
+//! is only one walk down the heap.
 
 use super::What;
 use crate::Ps;
 
-/// At a time, the events of that time in the order in which they were made.
+/// An event. Events of the same time are in the order in which they were made.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     at: Ps,
@@ -16,7 +16,7 @@ struct Event {
 }
 
 impl Event {
-    /// Events are in order of this.
+    /// The sort key.
     #[inline]
     fn key(&self) -> u128 {
         u128::from(self.at) << 64 | u128::from(self.number)
@@ -32,11 +32,11 @@ const CHILDREN: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// No event is before its parent, which that at `(at - 1) / CHILDREN` is.
+    /// No event is earlier than its parent, which is at `(at - 1) / CHILDREN`.
     heap: Vec<Event>,
-    /// Whether the first one has been taken, and its place is to be filled.
+    /// Whether the first event has been taken and its place not yet filled.
     gap: bool,
-    /// Where the one is that comes next, if there is one: at the top, or among its children if there is a gap.
+    /// The index of the next event, if there is one: the top, or one of its children if there is a gap.
     next: usize,
     made: u64,
 }
@@ -60,19 +60,19 @@ impl Events {
         self.heap[place] = event;
     }
 
-    /// The time of the first one.
+    /// The time of the first event.
     #[inline]
     pub(super) fn first(&self) -> Option<Ps> {
         self.heap.get(self.next).map(|event| event.at)
     }
 
-    /// All of them, in any order.
+    /// All events, in any order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = What> {
         self.heap.iter().skip(usize::from(self.gap)).map(|event| event.what)
     }
 
-    /// Takes the first one.
+    /// Takes the first event.
     pub(super) fn pop(&mut self) -> Option<(Ps, What)> {
         if self.gap {
             let last = self.heap.pop()?;
@@ -89,7 +89,7 @@ impl Events {
         Some(taken)
     }
 
-    /// (gap) -> (none). An event takes the first place, or that of the first of its children, and so on down.
+    /// (gap) -> (none). The event takes the first place, or that of its earliest child, and so on down.
     fn fill(&mut self, event: Event) {
         let heap = &mut self.heap[..];
         let (mut place, mut least) = (0, Some(self.next).filter(|&next| next < heap.len()));
@@ -103,7 +103,7 @@ impl Events {
     }
 }
 
-/// Where the first of the children is of the one in that place.
+/// The index of the earliest child of the event at this place.
 #[inline]
 fn first_child(heap: &[Event], place: usize) -> Option<usize> {
     let first = CHILDREN * place + 1;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Pushes at some time from now, and pops, in any order: each pop gives what a sorted list gives.
+        /// Pushes and pops at random times: each pop returns what a sorted list returns.
         #[test]
         fn the_first_one_comes_first(steps in vec(prop::option::weighted(0.55, 0_u64..20), 1..400)) {
             let (mut events, mut sorted, mut now) = (Events::default(), Vec::new(), 0);

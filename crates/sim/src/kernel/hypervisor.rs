@@ -1,14 +1,14 @@
-//! CPUs that a hypervisor takes away now and then.
+//! A hypervisor that takes CPUs away from time to time.
 
 use crate::description::Hypervisor;
 use crate::{Ps, us};
 
-/// Each CPU runs for `run`, then is away for `away`; one begins after the other.
+/// Each CPU runs for `run`, then is away for `away`. The CPUs begin one after the other.
 #[derive(Debug)]
 pub(crate) struct Turns {
     run: Ps,
     away: Ps,
-    /// By how much each CPU is ahead of the one before.
+    /// By how much each CPU is ahead of the previous one.
     step: Ps,
 }
 
@@ -18,12 +18,12 @@ impl Turns {
         Self { run, away, step: (run + away) / Ps::from(cpus) }
     }
 
-    /// How much of its turn the CPU has behind it.
+    /// How far the CPU is into its cycle.
     fn place(&self, cpu: u32, at: Ps) -> Ps {
         (at + self.step * Ps::from(cpu)) % (self.run + self.away)
     }
 
-    /// When the CPU has run for `time`, from then on.
+    /// When the CPU will have run for `time`, counted from `from`.
     pub(super) fn after(&self, cpu: u32, from: Ps, time: Ps) -> Ps {
         let (mut at, mut rest) = (from, time);
         loop {
@@ -39,7 +39,7 @@ impl Turns {
         }
     }
 
-    /// How long the CPU is away from then to then.
+    /// How long the CPU is away between these times.
     pub(crate) fn away(&self, cpu: u32, from: Ps, to: Ps) -> Ps {
         let until = |at: Ps| {
             let turns = (at + self.step * Ps::from(cpu)) / (self.run + self.away);
@@ -48,7 +48,7 @@ impl Turns {
         until(to) - until(from)
     }
 
-    /// Whether the CPU is away then, and until when that stays so.
+    /// Whether the CPU is away at `at`, and until when that does not change.
     pub(crate) fn is_away(&self, cpu: u32, at: Ps) -> (bool, Ps) {
         let place = self.place(cpu, at);
         match self.run.checked_sub(place).filter(|&left| left > 0) {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What runs for so long is away for the rest; `is_away` says the same, piece by piece.
+        /// A CPU runs whenever it is not away; `is_away` agrees, piece by piece.
         #[test]
         fn what_is_not_away_runs(
             run in 1_u64..50,

@@ -1,4 +1,4 @@
-//! The [kernel](super)'s invariants, after each event of random programs.
+//! Checks of the [kernel](super)'s invariants after each event of random programs.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::thread::{State, Tid, Use};
 use crate::{Description, Options, Placed, Ps, Sim, Simulation, Word};
 
 impl Kernel {
-    /// Between two events, of which the next one is at `at`.
+    /// Checks the invariants between two events. The next event is at `at`.
     pub(super) fn check(&self, at: Option<Ps>) {
         assert!(at.is_none_or(|at| at >= self.now), "invariant 1: time goes back");
         let mut events = vec![0; self.threads.len()];
@@ -45,12 +45,12 @@ impl Kernel {
         let thread = &self.threads[tid as usize];
         let queues = self.cpus.iter().map(|cpu| cpu.queue.iter().filter(|&&other| other == tid).count()).sum::<usize>();
         let sleeps = self.sleepers.values().flatten().filter(|&&other| other == tid).count();
-        // The line that it polled or slept on last, if that has it among its pollers.
+        // The line that it last polled or slept on, if the thread is among that line's pollers.
         let line = self.arena.line(std::ptr::without_provenance(thread.waited_for));
         let polls = line.filter(|&line| self.polls(line).any(|other| other == tid));
         let is_current = self.cpus[thread.cpu as usize].current == Some(tid);
         let queued_here = self.cpus[thread.cpu as usize].queue.contains(&tid);
-        // Events, queues, lists of sleepers, the line, its CPU.
+        // Expected: events, queues, lists of sleepers, the polled line, whether it is current on its CPU.
         let (expected, booked) = match thread.state {
             State::Busy { .. } => ((1, 0, 0, None, true), thread.doing.since),
             State::Polling { line, since, .. } => ((1, 0, 0, Some(line), true), since),
@@ -94,19 +94,19 @@ impl Kernel {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Compute(u16),
-    /// For so long under one of the locks.
+    /// Computes for this long while it holds one of the locks.
     Section(usize, u16),
-    /// Sleeps on a word, for so many µs at most.
+    /// Sleeps on a word, for at most so many µs.
     Park(usize, u8),
     Unpark(usize),
-    /// Waits for so many µs at most until somebody has changed the word: polls, or rests.
+    /// Waits for a change of the word, for at most so many µs, by polling or resting.
     Await(usize, u8, bool),
-    /// Waits for so many µs at most until somebody has changed any of the words.
+    /// Waits for a change of any of the words, for at most so many µs.
     Scan(u8),
     Change(usize),
     Nap(u16),
     Yield,
-    /// Keeps its CPU for a section's length.
+    /// Keeps its CPU for this long.
     Keep(u16),
 }
 
@@ -127,7 +127,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Two nodes of so many CPUs, whose slices are short.
+/// Two nodes with `cores` cores each, and short slices.
 fn machine(cores: u32, siblings: u32, hypervisor: bool, umwait: bool) -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     (machine.topology.cores_per_node, machine.topology.threads_per_core) = (cores, siblings);
@@ -184,8 +184,8 @@ impl Act {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(384))]
 
-    /// More threads than CPUs, often. What is asserted after each event is in [`Kernel::check`]. At the end, of
-    /// machines whose cores have one hardware thread: what the cores drew is what the threads did.
+    /// Often has more threads than CPUs. [`Kernel::check`] runs after each event. At the end, on machines with one
+    /// hardware thread per core, what the cores drew equals what the threads did.
     #[test]
     fn invariants_hold_after_each_event(
         (cores, siblings) in (1..=2_u32, 1..=2_u32),

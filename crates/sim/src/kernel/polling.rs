@@ -1,4 +1,4 @@
-//! Threads that poll a line, and are told when it changes.
+//! Threads that poll a line, and how they are notified of changes.
 
 use super::{Kernel, What};
 use crate::Ps;
@@ -6,8 +6,8 @@ use crate::power::Draw;
 use crate::thread::{Doing, State, Tid, Use};
 
 impl Kernel {
-    /// The acting thread polls the line from `next` on, `every` so often, and looks at it when the line has changed, or
-    /// at `until`. `every` is 0 for one that waits from `next` on with [`Umwait`](crate::description::Umwait).
+    /// The acting thread polls the line from `next` on, once every `every`. It looks when the line has changed, or at
+    /// `until`. `every` is 0 for a thread that waits with [`Umwait`](crate::description::Umwait) from `next` on.
     pub(crate) fn poll(&mut self, line: u32, next: Ps, every: Ps, until: Ps) {
         let tid = self.current.expect("a simulated thread is acting");
         let (since, cpu) = (self.now, self.threads[tid as usize].cpu);
@@ -23,9 +23,9 @@ impl Kernel {
         me.state = State::Polling { line, since, next, every };
     }
 
-    /// Who has just begun to poll sees, too, when the lines change from which it has loaded in its last look. False,
-    /// and it does not, if that was not steady, or one of them has changed meanwhile; or if somebody else watches one:
-    /// two who look at the same lines are simulated look by look.
+    /// Whether a thread that is about to poll can also watch all lines that its last look loaded. It cannot if the look
+    /// was not steady, if one of the lines has changed since, or if another thread watches one of them. Two threads
+    /// that scan the same lines are simulated look by look.
     pub(crate) fn can_watch(&mut self) -> bool {
         let core = self.my_core();
         let (look, memory, watchers) =
@@ -34,7 +34,7 @@ impl Kernel {
         look.steady && look.loads.iter().all(can)
     }
 
-    /// After [`poll`](Kernel::poll), where that is so: it watches them.
+    /// After [`poll`](Kernel::poll), if [`can_watch`](Kernel::can_watch): the thread watches these lines.
     pub(crate) fn watch(&mut self) {
         let tid = self.current.expect("a simulated thread is acting");
         for &(line, _) in &self.threads[tid as usize].look.loads {
@@ -42,7 +42,7 @@ impl Kernel {
         }
     }
 
-    /// A line has changed that the thread watches, as it polls: it goes on where its next look comes to that line.
+    /// A line that a polling thread watches has changed. The thread continues where its next look loads that line.
     fn finds(&mut self, tid: Tid, line: u32) {
         let thread = &mut self.threads[tid as usize];
         let State::Polling { line: polled, next, every, .. } = thread.state else { unreachable!("it watches a line") };
@@ -62,15 +62,15 @@ impl Kernel {
         }
     }
 
-    /// Whoever polls the line sees the change when it looks the next time.
+    /// Each thread that polls the line sees the change at its next look.
     pub(crate) fn changed(&mut self, line: u32) {
         if let Some(watcher) = self.watchers.get(line as usize).and_then(|watcher| watcher.checked_sub(1)) {
             self.finds(watcher, line);
         }
-        // Nobody polls what holds nothing.
+        // Lines without data have no pollers.
         let Some(first) = self.pollers.get_mut(line as usize) else { return };
         let mut next = std::mem::take(first).checked_sub(1);
-        // The list has the latest first; they are told in the order of their coming.
+        // The list has the latest poller first; they are notified in order of arrival.
         self.notified.clear();
         while let Some(tid) = next {
             self.notified.push(tid);
@@ -88,7 +88,7 @@ impl Kernel {
         self.goes_on(tid, next, every);
     }
 
-    /// Who has polled acts again, at `next` or a multiple of `every` later.
+    /// A poller acts again, at `next` or a multiple of `every` later.
     fn goes_on(&mut self, tid: Tid, next: Ps, every: Ps) {
         let thread = &self.threads[tid as usize];
         let sees = match every {
@@ -104,7 +104,7 @@ impl Kernel {
         self.events.push(at, event);
     }
 
-    /// A thread does something else than to poll, if that is what it does.
+    /// If the thread is polling, it stops.
     #[inline]
     pub(super) fn stop_polling(&mut self, tid: Tid) {
         if let State::Polling { line, .. } = self.threads[tid as usize].state {

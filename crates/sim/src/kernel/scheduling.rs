@@ -1,4 +1,4 @@
-//! Which thread has which CPU: see [`kernel`](super).
+//! Decides which thread has which CPU: see [`kernel`](super).
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::power::Draw;
 use crate::thread::{Doing, State, Tid, Use};
 
 impl Kernel {
-    /// A thread wants this CPU, and gets it when the slice of the one that has it has lasted for so long.
+    /// A thread joins the queue of this CPU. It gets the CPU when the current thread's slice has lasted for `slice`.
     pub(super) fn enqueue(&mut self, tid: Tid, cpu: u32, slice: Ps) {
         let thread = &mut self.threads[tid as usize];
         thread.cpu = cpu;
@@ -32,7 +32,7 @@ impl Kernel {
         self.os.idle.iter().rev().find(|(at_least, _)| idle >= *at_least).map_or(0, |(_, latency)| *latency)
     }
 
-    /// The CPU's slice ends when it has lasted for so long, if somebody waits for the CPU.
+    /// Schedules the end of the CPU's slice after `slice`, if a thread waits for the CPU.
     pub(super) fn arm(&mut self, cpu: u32, slice: Ps) {
         let this = &mut self.cpus[cpu as usize];
         if this.armed || this.queue.is_empty() || this.current.is_none() {
@@ -43,7 +43,7 @@ impl Kernel {
         self.events.push(at, event);
     }
 
-    /// The CPU, which nobody has, takes the next thread from its queue, or from another one.
+    /// The CPU, which is idle, takes the next thread from its own queue, else from another queue.
     pub(super) fn dispatch(&mut self, cpu: u32, latency: Ps) {
         let next = self.cpus[cpu as usize].queue.pop_front().or_else(|| self.pull(cpu));
         self.queued -= u32::from(next.is_some());
@@ -64,7 +64,7 @@ impl Kernel {
         thread.cpu = cpu;
         thread.generation += 1;
         thread.state = State::Busy { until: switched + rest };
-        // What it had not got done when it lost its CPU, it does now.
+        // It now finishes what it was doing when it lost its CPU.
         let [ready, queued] =
             [thread.doing.switched, thread.doing.queued].map(|to| switched + to.saturating_sub(since));
         thread.doing = Doing { since: self.now, switched: ready, queued, usage: thread.doing.usage };
@@ -86,7 +86,7 @@ impl Kernel {
         }
     }
 
-    /// A thread from the longest queue: of the CPU's node, else of any.
+    /// Takes a thread from the longest queue of the CPU's node, else of the machine.
     pub(super) fn pull(&mut self, cpu: u32) -> Option<Tid> {
         if self.queued == 0 {
             return None;
@@ -116,7 +116,7 @@ impl Kernel {
         self.release(cpu);
     }
 
-    /// Nobody has the CPU any more.
+    /// The CPU becomes free.
     pub(super) fn release(&mut self, cpu: u32) {
         self.cpus[cpu as usize].current = None;
         self.load(cpu, false);
@@ -149,7 +149,8 @@ impl Kernel {
         self.release(cpu);
     }
 
-    /// The acting thread keeps its CPU, or does no more. Whether it has just lost it, for its slice had been over.
+    /// The acting thread begins or stops to keep its CPU. Returns whether it has just lost the CPU because its slice
+    /// was over.
     pub(crate) fn keep_cpu(&mut self, keeps: bool) -> bool {
         let me = self.me();
         me.keeps_cpu = keeps;
@@ -161,8 +162,8 @@ impl Kernel {
         matches!(self.me().state, State::Ready { .. })
     }
 
-    /// Those who wait for this CPU go to idle ones, of the same node first, else that of the lowest number; the last
-    /// one of the queue first.
+    /// Moves the threads in this CPU's queue to idle CPUs, the last thread first. Idle CPUs of the same node come
+    /// first, then the idle CPU with the lowest number.
     fn spread_queue(&mut self, cpu: u32) {
         while !self.cpus[cpu as usize].queue.is_empty() {
             let near = self.place(cpu);
@@ -174,8 +175,8 @@ impl Kernel {
         }
     }
 
-    /// The acting thread lets others have its CPU, if somebody wants it and it need not keep it. Whether it must stop
-    /// acting.
+    /// The acting thread yields its CPU if another thread waits for it, unless it keeps its CPU. Returns whether it
+    /// must stop acting.
     pub(crate) fn offer(&mut self) -> bool {
         let (cpu, keeps) = (self.me().cpu, self.me().keeps_cpu);
         if keeps || self.cpus[cpu as usize].queue.is_empty() {
@@ -187,7 +188,7 @@ impl Kernel {
         true
     }
 
-    /// The acting thread sleeps: on the word at `address`, or for a time only (0).
+    /// The acting thread sleeps, on the word at `address`, or only for a time (0).
     pub(crate) fn sleep(&mut self, address: usize, until: Option<Ps>) {
         let tid = self.current.expect("a simulated thread is acting");
         if address != 0 {
@@ -215,7 +216,7 @@ impl Kernel {
         self.wake(tid);
     }
 
-    /// A sleeper wants a CPU again.
+    /// A sleeping thread becomes ready.
     pub(crate) fn wake(&mut self, tid: Tid) {
         let thread = &mut self.threads[tid as usize];
         let State::Asleep { since, .. } = thread.state else { unreachable!("it sleeps") };
@@ -226,7 +227,7 @@ impl Kernel {
         self.enqueue(tid, cpu, self.os.slice / 3);
     }
 
-    /// The first of those who sleep on the word at `address`, who does so no more.
+    /// Removes the first thread that sleeps on the word at `address`.
     pub(crate) fn first_sleeper(&mut self, address: usize) -> Option<Tid> {
         let list = self.sleepers.get_mut(&address)?;
         let first = list.pop_front();
@@ -236,7 +237,7 @@ impl Kernel {
         first
     }
 
-    /// Where a woken thread goes that was on this CPU.
+    /// The CPU to which a woken thread goes that last had this one.
     pub(super) fn place(&self, cpu: u32) -> u32 {
         let is_idle = |cpu: &u32| self.cpus[*cpu as usize].current.is_none();
         if is_idle(&cpu) {

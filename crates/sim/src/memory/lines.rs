@@ -1,17 +1,19 @@
-//! # What is known of each line
+//! # The records of lines
 //!
-//! There may be millions of lines, and a program that reads them in no order has each one's 16 bytes fetched from this
-//! computer's own memory: hence so few. Most lines have a copy in one core's cache at most, whose number stands in the
-//! line; the cores with copies of one that has more stand in a table beside.
+//! What the memory model knows about each line.
+//!
+//! There may be millions of lines. A program that reads them at random makes the host fetch each record from its own
+//! memory, so a record has only 16 bytes. Most lines have at most one copy in a core's cache; the line's record holds
+//! that core's number. If a line has more copies, a separate table holds the set of cores.
 //!
 //! | `copies` | cores with a copy |
 //! |---|---|
 //! | 0 | none |
-//! | 1 … 256 | the one of that number, less one |
-//! | above | those in the set of that number, less 257 |
+//! | 1 … 256 | the core with this number, less one |
+//! | above | the set with this number, less 257 |
 //!
 //! ## Invariants
-//! 1. Each set in use has two cores or more, and belongs to one line of its chunk: there are never more of them than
+//! 1. Each set in use has at least two cores and belongs to one line of its chunk. So there are never more sets than
 //!    lines.
 
 use std::ops::{Index, IndexMut};
@@ -22,34 +24,34 @@ use crate::description::MAX_CORES;
 use crate::host::prefetch;
 use crate::shape::Cores;
 
-/// Of [`Line::marks`]: the core with the only copy owns the line; exclusive or modified there.
+/// A bit of [`Line::marks`]: the core with the only copy owns the line; it is exclusive or modified there.
 const OWNED: u8 = 1 << 0;
-/// The owner has written to it.
+/// The owner has written to the line.
 const DIRTY: u8 = 1 << 1;
-/// Why the last-level cache that had it last has it no more.
+/// Why the line's latest last-level cache has lost it.
 const LOST_TO_ITSELF: u8 = 1 << 2;
 const LOST_TO_ANOTHER: u8 = 1 << 3;
 
-/// What is known of a line. Nothing but zeros: nobody has touched it.
+/// The record of a line. All zero: no thread has touched the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// When its server is free.
+    /// When the line's server is free.
     pub(super) free_at: Ps,
-    /// The nodes whose last-level cache has it.
+    /// The nodes whose last-level cache has a copy, as bits.
     pub(super) llc: u32,
     copies: u16,
     marks: u8,
-    /// The node that has its memory, plus one; 0: none yet.
+    /// The node of the line's memory, plus one; 0: none yet.
     home: u8,
 }
 
 const _: () = assert!(size_of::<Line>() == 16);
 
-/// Why a line is in no last-level cache.
+/// Why the line is in no last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     No,
-    /// The one who had brought it in brought in another one.
+    /// The core that had brought it in brought in another line.
     ToItself,
     ToAnother,
 }
@@ -62,7 +64,7 @@ impl Line {
         u32::from(self.home).checked_sub(1)
     }
 
-    /// The node is its home, unless it has one.
+    /// The node becomes the line's home, unless it has one.
     #[inline]
     pub(super) fn settle_at(&mut self, node: u32) {
         if self.home == 0 {
@@ -80,13 +82,13 @@ impl Line {
         self.marks & OWNED != 0 && u32::from(self.copies) == core + 1
     }
 
-    /// Whether a core has a copy.
+    /// Whether any core has a copy.
     #[inline]
     pub(super) fn has_copies(&self) -> bool {
         self.copies != 0
     }
 
-    /// The core has the first copy, and owns it.
+    /// The core gets the first copy, and owns the line.
     #[inline]
     pub(super) fn begin_at(&mut self, core: u32) {
         debug_assert!(!self.has_copies());
@@ -94,33 +96,33 @@ impl Line {
         self.own(false);
     }
 
-    /// Whether its owner has written to it.
+    /// Whether the owner has written to the line.
     #[inline]
     pub(super) fn is_dirty(&self) -> bool {
         self.marks & DIRTY != 0
     }
 
-    /// Its owner has written to it.
+    /// The owner writes to the line.
     #[inline]
     pub(super) fn soil(&mut self) {
         self.marks |= DIRTY;
     }
 
-    /// The core with the only copy owns the line.
+    /// The core with the only copy becomes the owner.
     #[inline]
     pub(super) fn own(&mut self, dirty: bool) {
         debug_assert!(u32::from(self.copies).wrapping_sub(1) < MAX_CORES, "one core has a copy");
         self.marks = self.marks & !DIRTY | OWNED | if dirty { DIRTY } else { 0 };
     }
 
-    /// Who had the only copy has it no more.
+    /// The core with the only copy loses it.
     #[inline]
     fn leave(&mut self) {
         self.copies = 0;
         self.disown();
     }
 
-    /// Whoever has a copy shares it with others.
+    /// The owner, if there is one, shares the line with others.
     #[inline]
     pub(super) fn disown(&mut self) {
         self.marks &= !(OWNED | DIRTY);
@@ -146,21 +148,21 @@ impl Line {
     }
 }
 
-/// All lines. Those that nobody has touched yet take no memory.
+/// The records of all lines. Lines that no thread has touched take no memory.
 #[derive(Default)]
 pub(super) struct Lines {
     chunks: Vec<Chunk>,
     count: u32,
 }
 
-/// Lines that are made at once.
+/// The number of records that are allocated at once.
 const CHUNK: u32 = 1 << 15;
 
 const _: () = assert!(FIRST_SET as u32 + CHUNK <= 1 << 16, "each line may have a set");
 
 #[derive(Default)]
 struct Chunk {
-    /// Nothing if nobody has touched any of them.
+    /// `None` until a thread touches one of the lines.
     lines: Option<Box<[Line; CHUNK as usize]>>,
     sets: Sets,
 }
@@ -182,7 +184,7 @@ impl IndexMut<u32> for Lines {
 }
 
 impl Lines {
-    /// So many more lines; the number of the first of them.
+    /// Adds `lines` lines. Returns the number of the first.
     pub(super) fn extend(&mut self, lines: u32) -> u32 {
         let first = self.count;
         self.count = first.checked_add(lines).expect("2^32 lines are more than any machine has");
@@ -190,13 +192,13 @@ impl Lines {
         first
     }
 
-    /// Somebody will ask for the line soon.
+    /// A hint that an access to the line comes soon.
     #[inline]
     pub(super) fn expect(&self, line: u32) {
         prefetch(&self[line]);
     }
 
-    /// The line, and the sets of its chunk.
+    /// The line's record, and the sets of its chunk.
     #[inline]
     fn chunk(&mut self, line: u32) -> (&mut Line, &mut Sets) {
         let Chunk { lines, sets } = &mut self.chunks[(line / CHUNK) as usize];
@@ -207,7 +209,7 @@ impl Lines {
         &self.chunks[(line / CHUNK) as usize].sets
     }
 
-    /// Whether that core has a copy.
+    /// Whether the core has a copy.
     #[inline]
     pub(super) fn has_copy(&self, line: u32, core: u32) -> bool {
         match self[line].copies {
@@ -235,7 +237,7 @@ impl Lines {
         }
     }
 
-    /// That core has a copy, and nobody else.
+    /// The core becomes the only one with a copy.
     pub(super) fn give_to(&mut self, line: u32, core: u32) {
         let (line, sets) = self.chunk(line);
         let copies = std::mem::replace(&mut line.copies, core as u16 + 1);
@@ -244,7 +246,7 @@ impl Lines {
         }
     }
 
-    /// That core has a copy, too.
+    /// The core gets a copy, too.
     pub(super) fn add_copy(&mut self, line: u32, core: u32) {
         let (line, sets) = self.chunk(line);
         match line.copies {
@@ -255,7 +257,7 @@ impl Lines {
         }
     }
 
-    /// These cores have no copy any more, nor own it.
+    /// These cores lose their copies, and the ownership.
     #[inline]
     pub(super) fn remove_copies(&mut self, line: u32, cores: &Cores) {
         let (line, sets) = self.chunk(line);
@@ -267,7 +269,7 @@ impl Lines {
         }
     }
 
-    /// The same of one core. Whether it had one.
+    /// The same for one core. Returns whether it had a copy.
     #[inline]
     pub(super) fn remove_copy(&mut self, line: u32, core: u32) -> bool {
         let (line, sets) = self.chunk(line);
@@ -290,7 +292,7 @@ impl Lines {
     }
 }
 
-/// Nobody has touched any of them.
+/// Records of untouched lines.
 #[cold]
 fn untouched() -> Box<[Line; CHUNK as usize]> {
     vec![Line::NEW; CHUNK as usize].try_into().expect("so many")

@@ -1,9 +1,9 @@
-//! Buses, costs, translations, and what is counted.
+//! Buses, costs, address translation, and counts.
 
 use crate::tags::{Divisor, Tags};
 use crate::{Ps, ps};
 
-/// Something that carries one line at a time.
+/// A bus, which carries one line at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bus {
     pub(super) free_at: Ps,
@@ -15,7 +15,7 @@ impl Bus {
         Self { free_at: 0, per_line: ps(64.0 / gbs) }
     }
 
-    /// When a line that wants to be carried at `now` begins to.
+    /// When the bus starts to carry a line that arrives at `now`.
     pub(super) fn carry(&mut self, now: Ps) -> Ps {
         let start = now.max(self.free_at);
         self.free_at = start + self.per_line;
@@ -23,7 +23,7 @@ impl Bus {
     }
 }
 
-/// What was carried, and why.
+/// Counts of accesses and carried lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Accesses that the core's own caches served.
@@ -32,23 +32,23 @@ pub struct Traffic {
     pub local: u64,
     /// Lines from other nodes.
     pub remote: u64,
-    /// Lines from memory: misses of the last-level cache.
+    /// Lines from memory: misses in the last-level cache.
     pub memory: u64,
-    /// Of these, lines that had gone for one that the same core brought in as had brought them in: a core, whichever
-    /// thread ran on it.
+    /// Of these, lines that had been displaced by a line of the core that had brought them in. It counts cores, not
+    /// threads.
     pub displaced_by_itself: u64,
-    /// Lines that had gone for one that another core brought in.
+    /// Of these, lines that had been displaced by a line of another core.
     pub displaced_by_others: u64,
-    /// Of all of these, accesses of a core that had a copy, and only took those of others away.
+    /// Of all of these, accesses of a core that had a copy and only invalidated the copies of others.
     pub upgrades: u64,
-    /// Translations that were not known.
+    /// Address translations that were not in the TLB.
     pub walks: u64,
-    /// Read-modify-writes, hits among them.
+    /// Read-modify-writes, including hits.
     pub atomics: u64,
 }
 
 impl Traffic {
-    /// What came after that.
+    /// The difference from an earlier count.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {
             hits: self.hits - before.hits,
@@ -64,7 +64,7 @@ impl Traffic {
     }
 }
 
-/// What accesses cost.
+/// The costs of accesses.
 pub(super) struct Costs {
     pub(super) l1: Ps,
     pub(super) l2: Ps,
@@ -79,10 +79,10 @@ pub(super) struct Costs {
     pub(super) dram: Vec<Ps>,
 }
 
-/// What cores know of address translation.
+/// The TLBs of all cores.
 pub(super) struct Tlb {
     pub(super) tags: Tags,
-    /// By core, the page that it needed last.
+    /// By core: the page of its latest access.
     pub(super) latest: Vec<u32>,
     pub(super) lines_per_page: Divisor,
 }

@@ -1,5 +1,5 @@
-//! A slow model of the same memory, which agrees with it on random traces: who has which copy, whether an access is a
-//! hit, where its line comes from, and when it is done. Plain maps and lists, each rule written down once more.
+//! A slow model of the same memory, which must agree with it on random traces: the copies, whether an access is a hit,
+//! where its line comes from, and when it is done. It uses plain maps and lists, and states each rule a second time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::tests::machine;
 use super::*;
 use crate::description::Cache;
 
-/// What a core may do with its copy, and has done: MESI, without the I.
+/// The state of a core's copy: MESI without the I.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
     Modified,
@@ -17,12 +17,12 @@ enum Copy {
     Shared,
 }
 
-/// A cache: sets, which are lists with the latest first.
+/// A cache: sets, which are lists with the most recently used line first.
 struct Lists {
     sets: Vec<Vec<(u32, u32)>>,
     ways: usize,
-    /// Which set is a line's: of a core's cache they take turns, of a node's they are as a hash by multiplication says
-    /// (Knuth's).
+    /// How lines map to sets: a core's cache takes them in turn (false), a node's cache uses Knuth's multiplicative
+    /// hash (true).
     spread: bool,
 }
 
@@ -42,7 +42,7 @@ impl Lists {
         self.sets[self.set(line)].iter().any(|entry| entry.0 == line)
     }
 
-    /// Puts a line in front; what had to go.
+    /// Puts a line in front. Returns the entry that was evicted.
     fn put(&mut self, line: u32, by: u32) -> Option<(u32, u32)> {
         let number = self.set(line);
         let set = &mut self.sets[number];
@@ -55,7 +55,7 @@ impl Lists {
 struct Slow {
     machine: Description,
     copies: BTreeMap<(u32, u32), Copy>,
-    /// Lines that a node has, and nodes that have it.
+    /// Pairs of a line and a node that has it.
     in_node: BTreeSet<(u32, u32)>,
     homes: BTreeMap<u32, u32>,
     free_at: BTreeMap<u32, Ps>,
@@ -70,7 +70,7 @@ struct Slow {
     traffic: Traffic,
 }
 
-/// Where the line came from (`None`: a hit), when the access is done, and how long it waited.
+/// The origin of the line (`None`: a hit), when the access is done, and how long it waited.
 type Answer = (Option<Source>, Ps, Ps);
 
 impl Slow {
@@ -110,7 +110,7 @@ impl Slow {
         (0..self.machine.nodes()).filter(|&node| self.in_node.contains(&(line, node))).collect()
     }
 
-    /// Whether other cores of a node have a copy.
+    /// Whether other cores of the node have a copy.
     fn others_in(&self, node: u32, core: u32, line: u32) -> bool {
         let mut cores = (0..self.machine.cores()).filter(|&other| other != core && self.node(other) == node);
         cores.any(|other| self.copies.contains_key(&(other, line)))
@@ -238,7 +238,7 @@ impl Slow {
         begins.into_iter().max().expect("the first")
     }
 
-    /// The line is in the core's caches and in its node's; others lose theirs, or share.
+    /// The core's caches and its node's get the line; other cores lose their copies, or share the line.
     fn bring(&mut self, core: u32, line: u32, access: Access) {
         let me = self.node(core);
         if access == Access::Load {
@@ -286,15 +286,15 @@ struct Step {
 const LINES: u32 = 100;
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Some lines are hot. Time passes slowly enough for queues, now and then not at all.
+    // Some lines are hot. Time passes slowly enough for queues to form, and sometimes not at all.
     let line = prop_oneof![4 => 0..4_u32, 3 => 0..40_u32, 3 => 0..LINES];
     let access = prop_oneof![3 => Just(Access::Load), 1 => Just(Access::Store), 1 => Just(Access::Rmw)];
     let step = (0..60_000_u64, 0..8_u32, line, access);
     prop::collection::vec(step.prop_map(|(later, core, line, access)| Step { later, core, line, access }), 1..300)
 }
 
-/// Cores' caches of 16 and 32 lines; nodes' of 48, or of 16 if they need not include those, in so many sets; three
-/// pages; slow buses.
+/// Cores' caches of 16 and 32 lines. Nodes' caches of 48 lines if inclusive, else 16, in `sets` sets. Three pages; slow
+/// buses.
 fn tight(inclusive: bool, sets: u32) -> Description {
     let mut machine = machine();
     machine.cache.l1 = Cache { kib: 1, ways: 2 };
@@ -308,7 +308,7 @@ fn tight(inclusive: bool, sets: u32) -> Description {
     machine
 }
 
-/// Both models on the same trace; the invariants of the module page.
+/// Both models agree on the trace, and the invariants of the module page hold.
 fn agree(machine: &Description, steps: &[Step]) -> Result<(), TestCaseError> {
     let shape = Shape::new(machine);
     let (mut fast, mut slow) = (Memory::new(machine, &shape), Slow::new(machine));
@@ -351,7 +351,7 @@ fn same_line(fast: &Memory, slow: &Slow, line: u32) -> Result<(), TestCaseError>
     for &core in &with {
         prop_assert!(state.llc >> slow.node(core) & 1 != 0, "invariant 2");
     }
-    // What a node has, its cache has; or a core, for which the cache has dropped it.
+    // If a node has a copy, so has its cache, or a core for which the cache has dropped the line.
     for node in nodes_in(state.llc) {
         let kept = !slow.machine.cache.inclusive && slow.others_in(node, u32::MAX, line);
         prop_assert!(kept || slow.llc[node as usize].has(line), "line {line} is nowhere in node {node}");

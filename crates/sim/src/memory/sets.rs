@@ -1,14 +1,14 @@
-//! Cores with copies of a line, where there are several: see [`lines`](super::lines).
+//! Sets of cores with copies of a line, for lines with several copies: see [`lines`](super::lines).
 
 use std::ops::{Index, IndexMut};
 
 use crate::description::MAX_CORES;
 use crate::shape::Cores;
 
-/// What a line's `copies` begin with that are a set.
+/// The first value of a line's `copies` that names a set.
 pub(super) const FIRST_SET: u16 = MAX_CORES as u16 + 1;
 
-/// Cores with copies of a line, by what the line's `copies` says; and which of these sets nobody uses.
+/// The sets, by the value of a line's `copies`, and the unused ones among them.
 #[derive(Default)]
 pub(super) struct Sets {
     sets: Vec<Cores>,
@@ -32,13 +32,13 @@ impl IndexMut<u16> for Sets {
 }
 
 impl Sets {
-    /// How many there are, in use or not.
+    /// The number of sets, used or not.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// What the `copies` are of a line that these cores have.
+    /// A set of these cores. Returns the value for the line's `copies`.
     pub(super) fn make(&mut self, cores: Cores) -> u16 {
         let copies = self.spare.pop().unwrap_or_else(|| {
             self.sets.push(Cores::NONE);
@@ -48,12 +48,12 @@ impl Sets {
         copies
     }
 
-    /// Nobody uses the set any more.
+    /// The set is no longer used.
     pub(super) fn spare(&mut self, copies: u16) {
         self.spare.push(copies);
     }
 
-    /// What the line's `copies` are without these cores.
+    /// Removes these cores from the set. Returns the new value of the line's `copies`.
     pub(super) fn remove(&mut self, copies: u16, cores: &Cores) -> u16 {
         let set = &mut self[copies];
         set.remove_all(cores);

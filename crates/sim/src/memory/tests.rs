@@ -1,14 +1,15 @@
-//! Coherence against sequences that were computed by hand: each row of the module page's table, caches, queues and
-//! buses.
+//! Tests of coherence against sequences that were computed by hand: each row of the module page's table, caches, queues
+//! and buses.
 //!
-//! The machine has four nodes of two cores. Nodes 0 and 1 are one package, 2 and 3 another, so distances are 0, 1
-//! and 2. A request travels for half of `llc` and is served then: alone, it takes as long as the table says; behind
-//! another one, it begins when that one is done, less what it has travelled already.
+//! The machine has four nodes of two cores. Nodes 0 and 1 form one package, nodes 2 and 3 another, so distances are 0,
+//! 1 and 2. A request travels for half of `llc` and is then served. Alone, it takes as long as the table says. Behind
+//! another request, it begins when that is done, less the time that it has already travelled.
 
 use super::*;
 use crate::description::Cache;
 
-/// Round numbers, each of which occurs once; buses that carry anything at once; caches that hold all that is touched.
+/// Round numbers, each of which occurs once. Buses carry everything at once, and caches hold all lines that are
+/// touched.
 pub(super) fn machine() -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     let shape = &mut machine.topology;
@@ -27,7 +28,7 @@ pub(super) fn machine() -> Description {
     machine
 }
 
-/// An access: what it was, and how many ps after its issue it was done.
+/// The outcome of an access: its kind, and how many ps after its issue it was done.
 #[derive(Debug, PartialEq, Eq)]
 enum Done {
     Hit(Ps),
@@ -51,7 +52,7 @@ impl Bench {
         Self { memory, shape, now: 0 }
     }
 
-    /// Long after all others.
+    /// An access long after all others.
     fn access(&mut self, core: u32, line: u32, access: Access) -> Done {
         self.now += 1_000_000;
         self.access_at(self.now, core, line, access)
@@ -73,7 +74,7 @@ impl Bench {
         bench
     }
 
-    /// A line that is this core's own.
+    /// A line that this core owns.
     fn owned_by(machine: &Description, core: u32) -> Self {
         let mut bench = Self::new(machine);
         bench.access(core, 0, Store);
@@ -93,7 +94,7 @@ fn shared(cores: &[u32]) -> Bench {
     Bench::shared_by(&machine(), cores)
 }
 
-// ------------------------------------------------------------------------------------------------- another core's own
+// ---------------------------------------------------------------------------------------------- owned by another core
 
 #[test]
 fn what_another_core_has_for_itself_is_transferred_from_there() {
@@ -103,19 +104,19 @@ fn what_another_core_has_for_itself_is_transferred_from_there() {
     assert_eq!(own().access(4, 0, Load), From(Remote, 150_000));
     assert_eq!(own().access(1, 0, Store), From(Local, 50_000));
     assert_eq!(own().access(7, 0, Store), From(Remote, 150_000));
-    // A read-modify-write takes 7 ns more than that.
+    // A read-modify-write takes 7 ns more.
     assert_eq!(own().access(1, 0, Rmw), From(Local, 57_000));
     assert_eq!(own().access(4, 0, Rmw), From(Remote, 157_000));
 }
 
 #[test]
 fn what_its_owner_has_not_changed_is_read_faster() {
-    // Core 0 has it for itself, as nobody else has read it: `clean`.
+    // Core 0 owns it, because no other core has read it: `clean`.
     assert_eq!(shared(&[0]).access(1, 0, Load), From(Local, 34_000));
     assert_eq!(shared(&[0]).access(2, 0, Load), From(Remote, 70_000));
     assert_eq!(shared(&[0]).access(4, 0, Load), From(Remote, 110_000));
     assert_eq!(shared(&[0]).access(4, 0, Store), From(Remote, 150_000), "not for who writes: `transfer`");
-    // Nor once the owner has written to it, which nobody else hears of.
+    // The same after the owner has written to it, which no other core notices.
     let mut bench = shared(&[0]);
     assert_eq!(bench.access(0, 0, Store), Hit(500));
     assert_eq!(bench.access(4, 0, Load), From(Remote, 150_000));
@@ -142,25 +143,25 @@ fn after_a_read_both_share_after_a_write_one_has_it() {
 
 #[test]
 fn what_a_last_level_cache_has_is_read_from_the_nearest_one() {
-    // Core 0 and core 2 share: nodes 0 and 1 have it.
+    // Cores 0 and 2 share it: nodes 0 and 1 have a copy.
     assert_eq!(shared(&[0, 2]).access(1, 0, Load), From(Local, 20_000));
     assert_eq!(shared(&[0, 2]).access(4, 0, Load), From(Remote, 80_000));
-    // Nodes 0 and 2: node 1 takes it from node 0, node 3 from node 2, at distance 1 each.
+    // Nodes 0 and 2 have a copy: node 1 takes it from node 0, and node 3 from node 2, both at distance 1.
     assert_eq!(shared(&[0, 4]).access(2, 0, Load), From(Remote, 40_000));
     assert_eq!(shared(&[0, 4]).access(6, 0, Load), From(Remote, 40_000));
 }
 
 #[test]
 fn an_upgrade_takes_as_long_as_to_the_farthest_copy() {
-    // Who has a copy needs no data: `upgrade`, 7 ns more for a read-modify-write.
+    // A core with a copy needs no data: `upgrade`, and 7 ns more for a read-modify-write.
     assert_eq!(shared(&[0, 1]).access(0, 0, Store), From(Local, 24_000));
     assert_eq!(shared(&[0, 2]).access(0, 0, Store), From(Remote, 60_000));
     assert_eq!(shared(&[0, 2, 4]).access(0, 0, Store), From(Remote, 120_000));
     assert_eq!(shared(&[0, 4]).access(4, 0, Rmw), From(Remote, 127_000));
-    // Who has none fetches at the same time: 20 from its own node is less than the 24 to tell the other two.
+    // A core without a copy fetches meanwhile: 20 from its own node is less than the 24 to invalidate both others.
     assert_eq!(shared(&[2, 3]).access(2, 0, Rmw), From(Local, 31_000));
     assert_eq!(shared(&[0, 1]).access(2, 0, Store), From(Remote, 60_000), "40 for the data, 60 to tell both");
-    // The core of the other node is told, though there is a copy nearby.
+    // The core in the other node is invalidated, though there is a copy nearby.
     assert_eq!(shared(&[0, 4]).access(1, 0, Store), From(Remote, 120_000));
 }
 
@@ -214,7 +215,7 @@ fn who_reads_alone_may_write_at_once() {
 
 // ------------------------------------------------------------------------------------------------------------ caches
 
-/// First level: 16 sets of one; second: 16 lines, all one set; last: as `llc` says.
+/// First level: 16 sets of one way. Second: one set of 16 lines. Last: `llc`.
 fn small(llc: Cache, inclusive: bool) -> Bench {
     let mut machine = machine();
     machine.cache.l1 = Cache { kib: 1, ways: 1 };
@@ -279,7 +280,7 @@ fn what_all_cores_drop_goes_back_to_a_last_level_that_had_displaced_it() {
     (20..36).for_each(|line| _ = bench.access(0, line, Load));
     assert_eq!(bench.copies(0), [], "core 0 has 16 others");
     assert_eq!(bench.access(1, 0, Load), From(Local, 20_000));
-    // It takes part in the replacement there: 16 others that nobody keeps displace it.
+    // The line takes part in the replacement there: 16 others that no core keeps displace it.
     (40..56).for_each(|line| _ = bench.access(1, line, Load));
     (60..76).for_each(|line| _ = bench.access(1, line, Load));
     assert_eq!(bench.access(1, 0, Load), From(Dram, 100_000));
@@ -305,10 +306,11 @@ fn who_displaced_a_line_is_counted_when_it_is_missed() {
 fn an_exclusive_copy_travels_to_one_after_the_other() {
     let mut bench = own();
     // Core 1's request travels for 10, then takes 40 more. Core 2's is issued at the same time and has to go to node 0:
-    // it travels for 20, waits for core 1, and then takes the 70 that are left of 90: 50 + 70.
+    // it travels for 20, waits for core 1, and then takes the remaining 70 of its 90: 50 + 70.
     assert_eq!(bench.access_at(5_000_000, 1, 0, Store), From(Local, 50_000));
     assert_eq!(bench.access_at(5_000_000, 2, 0, Store), From(Remote, 120_000));
-    // Core 4's travels to the line's home, at distance 2, for 40; it waits until 120, and takes 150 - 40 from core 2.
+    // Core 4's travels to the line's home, at distance 2, for 40. It waits until 120, and takes 150 - 40 from core
+    // 2.
     assert_eq!(bench.access_at(5_000_000, 4, 0, Rmw), From(Remote, 120_000 + 110_000 + 7_000));
     assert_eq!(bench.memory.lines[0].free_at, 5_237_000);
 }
@@ -325,9 +327,9 @@ fn how_long_it_waited_is_said() {
 #[test]
 fn copies_of_a_shared_line_are_given_out_as_fast_as_its_home_can() {
     let mut bench = shared(&[0, 1, 2]);
-    // Both requests go to the line's home for 40. Core 4's keeps it busy for 4; its data comes from node 0 or 1.
+    // Both requests travel to the line's home for 40. Core 4's keeps it busy for 4; its data comes from node 0 or 1.
     assert_eq!(bench.access_at(5_000_000, 4, 0, Load), From(Remote, 80_000));
-    // Core 6's begins at 44. Node 2 counts as a copy already: 40, all of which it has travelled.
+    // Core 6's begins at 44. Node 2 already counts as a copy: 40, all of which the request has travelled.
     assert_eq!(bench.access_at(5_000_000, 6, 0, Load), From(Remote, 44_000));
     assert_eq!(bench.memory.lines[0].free_at, 5_048_000);
 }
@@ -349,7 +351,7 @@ fn buses_carry_one_line_at_a_time() {
         (0..4).for_each(|line| _ = bench.access(0, line, Store));
         bench
     };
-    // 64 bytes at 1 GB/s are 64 ns. Different lines, issued at one time.
+    // 64 bytes at 1 GB/s take 64 ns. The lines differ and are requested at the same time.
     let mut bench = with(|machine| machine.bandwidth.llc_gbs = 1.0);
     assert_eq!(bench.access_at(9_000_000, 1, 0, Load), From(Local, 50_000));
     assert_eq!(bench.access_at(9_000_000, 1, 1, Load), From(Local, 50_000 + 64_000));
@@ -357,7 +359,7 @@ fn buses_carry_one_line_at_a_time() {
     let mut bench = with(|machine| machine.bandwidth.link_gbs = 1.0);
     assert_eq!(bench.access_at(9_000_000, 2, 0, Load), From(Remote, 90_000));
     assert_eq!(bench.access_at(9_000_000, 2, 1, Load), From(Remote, 90_000 + 64_000));
-    // Core 4's travels for 40 instead of 20 and has to wait for what left node 0 before: from 20 + 64 + 64 on.
+    // Core 4's travels for 40 instead of 20, and waits for what left node 0 before: it starts at 20 + 64 + 64.
     assert_eq!(bench.access_at(9_000_000, 4, 2, Load), From(Remote, 148_000 + 110_000));
     assert_eq!(bench.access_at(9_000_000, 1, 3, Load), From(Local, 50_000), "within a node");
     let mut bench = with(|machine| machine.bandwidth.dram_gbs = 1.0);

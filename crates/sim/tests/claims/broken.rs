@@ -1,4 +1,4 @@
-//! A lock that keeps none of what others claim.
+//! A lock that breaks all the claims of other locks.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use flashlock_locks::machine::{Deadline, TimedOut};
 use flashlock_locks::raw::RawLock;
 use flashlock_sim::{Sim, Word, compute};
 
-/// Another lock, at which waiters look but once in so many ns: it may be free meanwhile.
+/// Another lock whose waiters look only once in `NS` ns: the lock may be free meanwhile.
 pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
 
 impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {

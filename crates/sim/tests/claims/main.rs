@@ -1,5 +1,5 @@
-//! What the catalogue claims of its locks, on simulated machines: each lock, waiting in each way, keeps what its row
-//! promises; and a lock that does not promise it breaks it, so that the check is one.
+//! Checks the catalogue's claims about its locks, on simulated machines. Each lock, with each way of waiting, keeps
+//! what its row promises. A lock that does not promise it breaks it, which shows that the check can fail.
 
 mod broken;
 mod runs;
@@ -12,15 +12,16 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
 
-/// So many plans are drawn, and the same each time: what fails on one machine fails on all.
+/// The number of random plans. They are the same in each run: what fails on one host fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(6), failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Joining a queue takes so long, in ns, at most: who asks within it of another may come before or after him.
+/// The maximum time to join a queue, in ns. Threads that ask within this time of each other may be served in either
+/// order.
 const JOINING: u64 = 2_000;
 
-/// Whether everybody comes in the order in which he has asked.
+/// Whether threads are served in the order in which they asked.
 fn in_order(history: &[Had]) -> bool {
     let mut last = 0;
     history.iter().all(|had| {
@@ -29,7 +30,7 @@ fn in_order(history: &[Had]) -> bool {
     })
 }
 
-/// How often a thread was passed by the same other one while it waited, at most.
+/// How often at most a waiting thread was passed by the same other thread.
 fn most_bypasses(history: &[Had]) -> usize {
     let passed = |(at, had): (usize, &Had)| {
         let meanwhile = history[..at].iter().rev().take_while(|other| other.end > had.asked);
@@ -63,7 +64,7 @@ proptest! {
     ) {
         let plan = Plan { inside, outside, ..busy(threads, 1, &Tunables::DEFAULT) };
         for (_, name, run) in &split(Claim::InOrder)[0] {
-            // Once by who asked a moment later, and joined a moment sooner.
+            // Once by a thread that asked a moment later, and joined a moment sooner.
             let most = most_bypasses(&run(&plan));
             prop_assert!(most <= 2, "{name}: {most}");
         }
@@ -83,12 +84,12 @@ fn a_lock_that_prefers_some_passes_others_over() {
     }
 }
 
-/// How often each of so many threads had the lock.
+/// How often each thread had the lock.
 fn counts(history: &[Had], threads: u64) -> Vec<usize> {
     (0..threads as u32).map(|thread| history.iter().filter(|had| had.thread == thread).count()).collect()
 }
 
-/// No bound at all, as far as a run of some ms can tell.
+/// Bounds so large that they do not matter in a run of some ms.
 const NONE: Tunables = Tunables {
     bound_us: 10_000_000,
     eldest: 1_000_000_000,
@@ -128,13 +129,14 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     const THREADS: u64 = 16;
     const FEW: Tunables = Tunables { max_shuffles: 4, ..SHORT };
     let plan = busy(THREADS, 12, &FEW);
-    // A bound, and the section that ends it, for each who waits; and again for each whom a shuffler may put before one
-    // of them.
+    // A bound, and the section that ends it, for each waiter; and again for each waiter that a shuffler may put before
+    // one of them.
     let most = |shuffles: u32| THREADS * (1 + u64::from(shuffles)) * (u64::from(FEW.bound_us) + 2);
     for (lock, name, run) in &split(Claim::Bounded)[0] {
         let longest = longest_wait(&run(&plan));
         let most = most(if lock.options.contains(&OptionId::Shuffles) { FEW.max_shuffles } else { 0 });
-        // Who contends with a word polls before he sleeps, and takes a while to wake up: each for half a bound, say.
+        // A thread that contends for a word polls before it sleeps, and takes time to wake up: say half a bound for
+        // each.
         let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most };
         assert!(longest < most, "{name}: {longest} us");
     }
@@ -142,18 +144,18 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
     assert!(longest > most(FEW.max_shuffles), "a lock that lets some wait for ever: {longest} us");
 }
 
-/// A bound of 100 µs, and nobody who comes later is put before others.
+/// A bound of 100 µs, and later threads are never put before others.
 const IN_TURN: Tunables = Tunables { bound_us: 100, max_shuffles: 0, ..SHORT };
-/// A thread that is woken runs within so much (µs).
+/// The maximum time until a woken thread runs, in µs.
 const WAKING: u64 = 150;
-/// For so long (µs), in all, bounds are stretched at most.
+/// The maximum total by which bounds are stretched, in µs.
 const STRETCHED: u64 = 50_000;
 
 proptest! {
     #![proptest_config(drawn(6))]
 
-    /// Sections of 0.01 to 100 bounds: with n others, (n + 2) sections, bounds and wake-ups, and what bounds are
-    /// stretched for.
+    /// Sections of 0.01 to 100 bounds. The limit with n other threads: (n + 2) sections, bounds and wake-ups, and the
+    /// stretching of bounds.
     #[test]
     fn the_bound_holds_for_sections_of_any_length(
         others in 1_u64..=8,
@@ -174,13 +176,13 @@ proptest! {
     }
 }
 
-/// The longest wait under the kernel patch's rule with this threshold, and what it may be by the proof in the patch, in
-/// ns: with a longest turn s, N nodes and w predecessors at most, (N - 1)(T + 2s) + (w + 1)s.
+/// The longest wait under the kernel patch's rule with this threshold, and the limit by the proof in the patch, in ns.
+/// With a longest turn s, N nodes and at most w predecessors, the limit is (N - 1)(T + 2s) + (w + 1)s.
 fn kernel_bound(plan: &Plan, threshold_us: u32) -> (u64, u64) {
     let history = of("qspin-cna:wait=spin")(plan);
     let turn = history.windows(2).map(|pair| pair[1].begin - pair[0].begin).max().unwrap_or(0);
     let wait = history.iter().map(|had| had.begin - had.asked).max().unwrap_or(0);
-    // The clock counts microseconds, and who asks has not joined yet.
+    // The clock counts microseconds, and a thread that asks has not joined yet.
     let threshold = 1_000 * (u64::from(threshold_us) + 1);
     (wait, (plan.nodes - 1) * (threshold + 2 * turn) + plan.come.len() as u64 * turn + JOINING)
 }
@@ -218,7 +220,7 @@ fn without_a_threshold_the_kernels_bound_breaks() {
     assert!(wait > most, "{wait} of {most} ns");
 }
 
-/// How many hand-overs within a NUMA node follow each other, each time.
+/// The numbers of consecutive turns on one NUMA node.
 fn stays(history: &[Had]) -> Vec<usize> {
     history.chunk_by(|a, b| a.node == b.node).map(<[Had]>::len).collect()
 }
@@ -231,15 +233,15 @@ fn longest_stay(history: &[Had]) -> usize {
     stays(history).into_iter().max().unwrap_or(0)
 }
 
-/// How many hand-overs within a NUMA node may follow each other under a lock, if an option says so in hand-overs.
+/// How many consecutive turns on one NUMA node a lock allows, if one of its options limits them.
 fn most_in_a_stay(lock: &LockInfo, tunables: &Tunables) -> Option<usize> {
     let takes = |option| lock.options.contains(&option);
-    // With the rest of a stay that was under way as the other node's first thread came, and one that begins anew.
+    // The rest of a stay that was under way when the other node's first thread came, and a new stay.
     let counted = |bound: u32| 2 * bound as usize + 2;
-    // A draw at each hand-over: that a stay is so long by chance has a probability of e^-16.
+    // A draw at each hand-off: the probability of so long a stay by chance is e^-16.
     let drawn = |bound: u32| 16 * bound as usize;
     match () {
-        // Whoever gets the global lock has it: perhaps the same node.
+        // Any node may get the global lock: perhaps the same one again.
         () if !lock.claims.contains(&Claim::Serves) => None,
         () if takes(OptionId::Passes) => Some(counted(tunables.passes)),
         () if takes(OptionId::Flush) => Some(counted(1 << tunables.flush)),
@@ -249,7 +251,8 @@ fn most_in_a_stay(lock: &LockInfo, tunables: &Tunables) -> Option<usize> {
     }
 }
 
-/// A lock that puts sleepers aside, under which all sleep at once: so nobody is left to hand over to on the same node.
+/// A lock with a secondary queue for sleeping waiters, with all waiters asleep: none is left for a hand-off within the
+/// node.
 const ASLEEP: &str = "cst:wait=park";
 
 proptest! {
@@ -292,7 +295,7 @@ fn one_in_three(threads: u64, tunables: &'static Tunables) -> Plan {
     Plan { inside: 1_000, outside: 2_000, ..busy(threads, 4, tunables) }
 }
 
-/// Threads among so many acquisitions, on average.
+/// The number of distinct threads in so many acquisitions, on average.
 fn working_set(history: &[Had], window: usize) -> f64 {
     let sizes = history.chunks_exact(window).map(|window| {
         let mut threads: Vec<u32> = window.iter().map(|had| had.thread).collect();
@@ -322,8 +325,8 @@ fn a_queue_restricts_nobody() {
     assert!(working_set(&of("mcs:wait=spin")(&one_in_three(16, &Tunables::DEFAULT)), 100) > 15.0);
 }
 
-/// How a lock does beside MCS that waits in the same way, where two threads are not too many: what part of its sections
-/// it makes.
+/// A lock compared with MCS that waits in the same way, where two threads are not too many: the ratio of their
+/// sections.
 fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
     let plan = one_in_three(2, &Tunables::DEFAULT);
     let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
@@ -335,9 +338,9 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
     for (_, name, run) in &split(Claim::Restricts)[0] {
         let wait = name.split_once(':').expect("a wait").1;
         let (ratio, history) = beside_mcs(*run, wait);
-        // Who pops a stack in which somebody sleeps wakes him, and fetches his line from another node.
+        // Popping a stack with a sleeping waiter costs a wake-up, and fetches the waiter's line from another node.
         let least = if *name == "lifo-cr:wait=park" { 0.85 } else { 0.98 };
-        // Who barges wins a little, and much where MCS puts threads to sleep.
+        // Barging gains a little, and much where MCS puts threads to sleep.
         let most = if name.starts_with("loiter") { f64::INFINITY } else { 1.01 };
         assert!((least..most).contains(&ratio), "{name}: {ratio}");
         assert_eq!(working_set(&history, 50), 2.0, "{name}");
@@ -348,7 +351,7 @@ fn where_nobody_is_too_many_it_is_as_with_mcs() {
     assert!(ratio < 0.96, "a lock whose waiters come late: {ratio}");
 }
 
-/// For how long the lock was free, at most, while somebody waited who had come before, in ns.
+/// The longest time that the lock was free while a thread waited that had come before, in ns.
 fn longest_idle(history: &[Had]) -> u64 {
     let gap = |at: usize| {
         let free = history[at].end;
@@ -358,15 +361,16 @@ fn longest_idle(history: &[Had]) -> u64 {
     (0..history.len().saturating_sub(1)).map(gap).max().unwrap_or(0)
 }
 
-/// Locks whose waiters go away, and look again by themselves: nobody tells them that the lock is free.
+/// Locks whose waiters back off and look again by themselves: no thread notifies them that the lock is free.
 const BACK_OFF: [&str; 3] = ["tas", "hbo", "c-bo-mcs"];
-/// Whose first waiter naps for up to 400 us as long as the lock is hot, and is not told if it is so no longer.
+/// The waiter at the head of the queue naps for up to 400 us while the lock is hot, and is not notified when it cools
+/// down.
 const NAPS: [&str; 1] = ["flash"];
-/// Whose release may take a thread that polls for its successor just as that one goes.
+/// The release may take a polling thread for its successor just as that thread leaves.
 const MISSES: [&str; 2] = ["loiter", "loiter-cna"];
 
-/// The longest that a lock may be free: whoever was asleep is awake by then, after 17 us; whoever took a break, of 1 ms
-/// at most, has ended it.
+/// The longest that a lock may be free. A sleeping waiter is awake by then, after 17 us, and a break, of at most 1 ms,
+/// has ended.
 fn longest_break(lock: &LockInfo) -> u64 {
     let late = BACK_OFF.iter().chain(&NAPS).chain(&MISSES);
     if late.into_iter().any(|name| *name == lock.name) { 1_100_000 } else { 50_000 }

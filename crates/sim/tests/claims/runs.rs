@@ -1,4 +1,4 @@
-//! Threads that want a lock, on a simulated machine, and what they had of it.
+//! Threads that compete for a lock on a simulated machine, and a record of their acquisitions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,27 +19,27 @@ pub(crate) struct Had {
     pub(crate) end: u64,
 }
 
-/// What threads do: come at their times, and then take turns inside and outside, until it is over.
+/// What threads do: each starts at its time, and then alternates between inside and outside until the end.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// When each thread comes, in ns.
+    /// When each thread starts, in ns.
     pub(crate) come: Vec<u64>,
     pub(crate) inside: u32,
     pub(crate) outside: u32,
-    /// Nobody asks again after this time.
+    /// No thread asks again after this time.
     pub(crate) until: u64,
-    /// At most so often each.
+    /// The maximum number of acquisitions of each thread.
     pub(crate) rounds: u32,
     pub(crate) tunables: &'static Tunables,
-    /// NUMA nodes: 2 or 4.
+    /// The number of NUMA nodes: 2 or 4.
     pub(crate) nodes: u64,
 }
 
-/// So many nodes, and eight cores with two hardware threads each in all: nobody of up to 16 waits for a CPU.
+/// So many nodes, with eight cores of two hardware threads in all: up to 16 threads never wait for a CPU.
 fn machine(nodes: u64) -> Description {
     let mut machine = Description::find(if nodes == 2 { "2x18x2" } else { "4x18x2" }).unwrap();
     machine.topology.cores_per_node = 8 / nodes as u32;
-    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small ones are made quickly.
+    machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     machine
 }
 
@@ -48,12 +48,12 @@ struct Lock<L: RawLock<Sim>> {
     queue: L::Queue,
 }
 
-/// Half of a time, up to one and a half of it.
+/// A random time from half to one and a half times `ns`.
 fn about(ns: u32) -> f64 {
     f64::from(ns / 2 + Sim::random() % ns.max(1))
 }
 
-/// All acquisitions, in their order.
+/// All acquisitions, in order.
 pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
     let mut simulation =
         Simulation::new(&machine(plan.nodes), Options { tunables: plan.tunables, ..Options::default() });
@@ -93,13 +93,13 @@ macro_rules! define_runs {
 }
 for_each_lock!(define_runs);
 
-/// Every lock with every way of waiting: what is known of it, its name with that, and how to run it.
+/// Every lock with every way of waiting: its row, its name with the way of waiting, and the function that runs it.
 pub(crate) fn all() -> Vec<(&'static LockInfo, &'static str, Run)> {
     let info = |name| LOCKS.iter().find(|lock| lock.name == name).expect("a row");
     RUNS.iter().map(|&(name, with, run)| (info(name), with, run)).collect()
 }
 
-/// Those that claim it, and those that do not.
+/// The locks with the claim, and those without.
 pub(crate) fn split(claim: Claim) -> [Vec<(&'static LockInfo, &'static str, Run)>; 2] {
     let (claims, others): (Vec<_>, Vec<_>) = all().into_iter().partition(|(lock, ..)| lock.claims.contains(&claim));
     assert!(!claims.is_empty() && !others.is_empty(), "{claim:?}");
@@ -112,17 +112,17 @@ pub(crate) fn of(name: &str) -> Run {
 
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Bounds that are short, and the same for all.
+/// Short bounds, the same for all locks.
 pub(crate) const SHORT: Tunables =
     Tunables { bound_us: 100, max_shuffles: 16, eldest: 50, passes: 16, threshold: 16, flush: 4, ..Tunables::DEFAULT };
 
-/// So many threads want the lock all the time.
+/// So many threads always compete for the lock.
 pub(crate) fn busy(threads: u64, ms: u64, tunables: &'static Tunables) -> Plan {
     let come = (0..threads).map(|thread| thread * 1_000).collect();
     Plan { come, inside: 1_000, outside: 500, until: ms * MS, rounds: u32::MAX, tunables, nodes: 2 }
 }
 
-/// So many threads come while the first one has the lock for a long time, with breaks of at least 4 µs between them.
+/// Threads arrive while the first one holds the lock for a long time, at least 4 µs apart.
 pub(crate) fn arrivals(breaks: &[u64], long: u32) -> Plan {
     let times = breaks.iter().scan(20_000, |at, more| {
         *at += 4_000 + more;

@@ -1,6 +1,4 @@
-//! Small machines for tests, and what their threads write down.
-//!
-//! No test uses all of it.
+//! Small machines for tests, and a log that their threads write. No test uses all of it.
 
 #![allow(dead_code)]
 
@@ -10,8 +8,8 @@ use std::rc::Rc;
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Options, Simulation};
 
-/// One node, in which nothing takes time but what a test says: slices of 100 us, 1 us from one thread to another, 0.5
-/// into the system, 2 to wake somebody, 50 more than asked when asleep for a time. CPUs wake up at once.
+/// One node in which only what a test names takes time: slices of 100 us, 1 us for a switch, 0.5 us to enter the
+/// system, 2 us to wake a thread, and 50 us of slack in timed sleeps. CPUs wake up at once.
 pub(crate) fn tiny(cores: u32, threads_per_core: u32) -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     let shape = &mut machine.topology;
@@ -27,7 +25,7 @@ pub(crate) fn simulation(machine: &Description) -> Simulation {
     Simulation::new(machine, Options::default())
 }
 
-/// What threads write down, in the order in which they do.
+/// Entries of all threads, in the order in which they are written.
 pub(crate) struct Log<T>(Rc<RefCell<Vec<T>>>);
 
 impl<T> Clone for Log<T> {
@@ -50,8 +48,8 @@ impl<T> Log<T> {
     }
 }
 
-/// Two nodes of four cores with two hardware threads each, whose CPUs a hypervisor takes away for a third of the time:
-/// in the middle of sections, of waits, of hand-offs.
+/// Two nodes of four cores with two hardware threads each. A hypervisor takes their CPUs away for a third of the time:
+/// in the middle of sections, waits and hand-offs.
 pub(crate) fn taken_away() -> Description {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;
@@ -59,7 +57,7 @@ pub(crate) fn taken_away() -> Description {
     machine
 }
 
-/// The same without a hypervisor, whose waiters wait with `umwait`, not for long at once.
+/// The same without a hypervisor. Its waiters use `umwait`, for a short time each.
 pub(crate) fn at_rest() -> Description {
     let umwait = Umwait { wake_ns: 250.0, max_us: 5.0, wait_w: 0.5 };
     Description { hypervisor: None, umwait: Some(umwait), ..taken_away() }

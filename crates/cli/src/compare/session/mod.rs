@@ -1,7 +1,7 @@
-//! All runs: a trial under glibc, then rounds in random order until the result is clear, the time is up, or the user
-//! has seen enough.
+//! All runs: a trial with glibc, then rounds in random order until the result is clear, the time is over, or the user
+//! interrupts.
 //!
-//! The rounds are here; what comes before them is in [`trial`].
+//! This file has the rounds; [`trial`] comes before them.
 
 mod trial;
 
@@ -23,42 +23,42 @@ use super::schedule::{self, spoken};
 use crate::failure::Failure;
 use crate::screen;
 
-/// Intervals this narrow are narrow enough: 2 % to either side.
+/// Intervals are narrow enough at 2 % to either side.
 const REACH: f64 = 1.02;
-/// A lock under which the program failed so often with some number of threads is not tried again with it.
+/// If the program failed so often with a lock and a number of threads, that combination is not tried again.
 const ENOUGH_FAILURES: usize = 2;
-/// How long a run of the map measures at the trial, in ms.
+/// How long a run of the map measures in the trial, in ms.
 const TRIAL_MILLIS: u64 = 20;
-/// How often the screen shows that a run goes on.
+/// How often the screen is updated during a run.
 const TICK: Duration = Duration::from_millis(250);
 
-/// What was found.
+/// The outcome of a comparison.
 pub(super) struct Measured {
     pub(super) results: Results,
-    /// What a reader must know besides.
+    /// Further notes for the reader.
     pub(super) notes: Vec<String>,
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 pub(super) struct Session<'a> {
     plan: &'a Plan,
     watch: Watch,
     contestants: Vec<Contestant>,
     cells: Vec<Cell>,
-    /// What is in it is used until the end.
+    /// Its libraries are used until the end.
     workshop: Option<Workshop>,
-    /// How long the map runs each time.
+    /// How long each run of the map measures.
     millis: u64,
-    /// What a run takes under glibc, for each cell.
+    /// The time of a run with glibc, for each cell.
     under_glibc: Vec<Duration>,
-    /// What is done between two runs takes so long.
+    /// The overhead between two runs.
     beside: Duration,
     results: Results,
     notes: Vec<String>,
     random: Random,
     /// Times of the loop of constant work, in ns.
     loops: Vec<f64>,
-    /// By cell and contestant: whether it is not tried any more, and how long its last run took.
+    /// By cell and contestant: whether it is no longer tried, and how long its last run took.
     given_up: Vec<bool>,
     took: Vec<Duration>,
     progress: ProgressBar,
@@ -67,12 +67,12 @@ pub(super) struct Session<'a> {
     deadline: Option<Instant>,
 }
 
-/// Why it ends before it is done.
+/// Why the comparison ends early.
 enum Stop {
-    /// The user does not want to wait any longer.
+    /// The user interrupted it.
     Interrupted,
     TimeIsUp,
-    /// There is nothing to show.
+    /// It failed, and there is nothing to show.
     Failed(Failure),
 }
 
@@ -85,7 +85,7 @@ impl From<Failure> for Stop {
 type Step = Result<(), Stop>;
 
 impl<'a> Session<'a> {
-    /// Ready to begin.
+    /// A session that is ready to begin.
     pub(super) fn new(plan: &'a Plan) -> Result<Self, Failure> {
         let now = Instant::now();
         let mut session = Self {
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Runs everything. The error is one that leaves nothing to show.
+    /// Runs everything. An error means that there is nothing to show.
     pub(super) fn run(mut self) -> Result<Measured, Failure> {
         let ended = self.measure();
         self.progress.finish_and_clear();
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
         self.took = vec![Duration::ZERO; self.results.points.len()];
     }
 
-    /// Every cell under everything that is still tried, in random order.
+    /// Runs all remaining combinations of cell and contestant once, in random order.
     fn round(&mut self, round: u32) -> Step {
         let mut order: Vec<usize> = (0..self.results.points.len()).filter(|&point| !self.given_up[point]).collect();
         self.random.shuffle(&mut order);
@@ -221,14 +221,14 @@ impl<'a> Session<'a> {
             Ok(values) => point_of.runs.push(Run { round, values }),
             Err(how) => {
                 point_of.failures.push(Failed { round, how, timed_out, output: run.last_words() });
-                // glibc stays: without it there is nothing to compare with.
+                // glibc is never given up, because the others are compared with it.
                 self.given_up[point] = !is_glibc && (timed_out || point_of.failures.len() >= ENOUGH_FAILURES);
             }
         }
         Ok(())
     }
 
-    /// How long a run of this cell may take.
+    /// The time limit of a run in this cell.
     fn limit(&self, round: u32, cell: usize, left: Option<Duration>) -> Duration {
         let usual = self.plan.timeout;
         let spare = left.map(|left| {
@@ -238,8 +238,8 @@ impl<'a> Session<'a> {
         usual.unwrap_or_else(|| schedule::limit(self.under_glibc[cell], spare))
     }
 
-    /// While fewer rounds are done than a verdict needs, and what is left of the time does not suffice for them:
-    /// gives up the slowest locks, so that the others have a verdict.
+    /// If a verdict needs more rounds than fit into the remaining time, gives up the slowest locks, so that the others
+    /// get a verdict.
     fn give_up_what_takes_too_long(&mut self, rounds: u32) {
         let (Some(deadline), rounds_left @ 1..) = (self.deadline, LEAST_ROUNDS.saturating_sub(rounds)) else { return };
         let left = deadline.saturating_duration_since(Instant::now());
@@ -276,7 +276,7 @@ impl<'a> Session<'a> {
         self.results.derive();
         self.results.judge();
         let tried = self.tried();
-        // Of a lock that failed in some cell there are no complete rounds any more: nothing is left to wait for.
+        // A lock that failed in some cell gets no more complete rounds, so it need not be awaited.
         tried.is_empty()
             || self.results.verdicts.values().all(|verdict| verdict.is_settled(tried.iter().copied(), REACH))
     }
@@ -297,7 +297,7 @@ fn with_threads(cell: Cell) -> String {
     cell.threads.map_or_else(String::new, |threads| format!(" with {}", units::counted(u64::from(threads), "thread")))
 }
 
-/// Of the line that shows a terminal how far it is.
+/// The style of the progress line on a terminal.
 fn style(template: &str) -> Result<ProgressStyle, Failure> {
     ProgressStyle::with_template(template).map_err(Failure::new)
 }

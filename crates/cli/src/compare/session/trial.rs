@@ -1,4 +1,4 @@
-//! Before the rounds: a trial under glibc, and what follows from it for the time.
+//! Before the rounds: a trial with glibc, and the schedule that follows from it.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,21 @@ use crate::compare::schedule::{self, Schedule, TooShort, Trial, seconds_enough, 
 use crate::compare::{FAILS_ANYWAY, NO_ANSWER, NO_METRIC, noise};
 use crate::failure::Failure;
 
-/// How long a trial may take if the user does not say.
+/// The default time limit of a trial.
 const TRIAL_LIMIT: Duration = Duration::from_secs(600);
-/// A program that ends sooner is little but its start: loading it and our library takes a millisecond or more of it.
+/// A shorter run mainly measures the program's start: loading it and flashlock's library takes at least a millisecond.
 const START_UP: Duration = Duration::from_millis(50);
-/// What ends so soon is tried again, for the first run may have read files from a disk; the fastest one counts.
+/// A run that ends sooner is repeated, because the first run may have read files from a disk. The fastest run counts.
 const QUICK: Duration = Duration::from_millis(500);
 const QUICK_TRIALS: u32 = 3;
-/// Into so many rounds the map's time is divided.
+/// The map's time is divided into so many rounds.
 const ROUNDS_OF_MAP: u32 = 5;
-/// How long a run of the map measures, in ms: at least, and at most.
+/// The minimum and the maximum measuring time of a run of the map, in ms.
 const LEAST_MILLIS: u64 = 20;
 const MOST_MILLIS: u64 = 250;
 
 impl Session<'_> {
-    /// One run under glibc for each number of threads: what does not work there says nothing about our locks.
+    /// One run with glibc for each number of threads: a failure there says nothing about flashlock's locks.
     pub(super) fn try_all(&mut self) -> Step {
         for cell in self.cells.clone() {
             self.progress.set_message(format!("a trial under glibc{}", with_threads(cell)));
@@ -70,7 +70,7 @@ impl Session<'_> {
         Ok(run.resources.elapsed)
     }
 
-    /// Complains of a program that does not do under glibc what is wanted.
+    /// Reports a program that does not work as required with glibc.
     fn check_trial(&self, cell: Cell, run: &Finished) -> Result<(), Failure> {
         let (title, threads) = (self.plan.title(), with_threads(cell));
         let printed = match run.last_words() {
@@ -107,7 +107,7 @@ impl Session<'_> {
         }
     }
 
-    /// What ends within milliseconds has done nothing but start: that is not ranked.
+    /// Leaves out runs that end within milliseconds: they have only started, so they are not ranked.
     pub(super) fn leave_out_what_only_starts(&mut self) -> Result<(), Failure> {
         if !self.plan.merit.is_run_time() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Decides what fits into the time, and says how long it will take.
+    /// Decides what fits into the time, and announces how long it takes.
     pub(super) fn make_schedule(&mut self) -> Result<(), Failure> {
         let before = Instant::now();
         self.loops.extend(noise::time_of_loop());
@@ -177,7 +177,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The map measures for as long as the time allows.
+    /// Lets the map measure for as long as the time allows.
     fn set_length_of_map(&mut self) {
         let budget = match self.plan.until {
             Until::Settled(Some(time)) => time,
@@ -206,7 +206,7 @@ impl Session<'_> {
         .with_code(NO_ANSWER)
     }
 
-    /// How long it will take.
+    /// A sentence that says how long it takes.
     fn promise(&self, fits: &Schedule) -> String {
         let locks = units::counted(self.contestants.len() as u64 - 1, "lock");
         let run = spoken(self.under_glibc.iter().sum::<Duration>() / self.under_glibc.len().max(1) as u32);

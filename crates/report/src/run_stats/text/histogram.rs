@@ -1,13 +1,13 @@
-//! How long threads waited, as bars.
+//! Waiting times as a histogram with bars.
 
 use super::Kind;
 use crate::run_stats::Bucket;
 use crate::{table, units};
 
-/// How long the longest bar of the histogram is.
+/// The length of the histogram's longest bar.
 const BAR: usize = 30;
 
-/// The waits of the kind that was waited for most often, as bars.
+/// The histogram of the kind of wait that happened most often.
 pub(super) fn histogram(kinds: &[Kind<'_>], width: u16) -> String {
     let all = kinds.iter().flat_map(|kind| &kind.waits);
     let Some((what, waits)) = all.max_by_key(|(_, waits)| waits.count).filter(|(_, waits)| waits.count > 0) else {
@@ -28,7 +28,7 @@ pub(super) fn histogram(kinds: &[Kind<'_>], width: u16) -> String {
     table::text(&table)
 }
 
-/// Buckets of two powers of two, without gaps, so that the histogram fits on a screen.
+/// Merges the buckets into buckets of two powers of two without gaps, so that the histogram fits on a screen.
 pub(super) fn coarse(buckets: &[Bucket]) -> Vec<Bucket> {
     let floor = |ns: u64| if ns < 4 { 0 } else { 1u64 << (ns.ilog2() & !1) };
     let mut rows: Vec<Bucket> = Vec::new();

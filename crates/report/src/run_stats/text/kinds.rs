@@ -5,12 +5,12 @@ use flashlock_locks::event::Event;
 use crate::run_stats::{RunStats, Waits};
 use crate::units;
 
-/// A kind of object, and what was counted of it.
+/// A kind of object, and its counters.
 pub(super) struct Kind<'a> {
     /// Its name, at the beginning of a sentence.
     pub(super) name: &'static str,
     pub(super) operations: u64,
-    /// What is to be said of it beside its name.
+    /// The text after its name.
     pub(super) text: String,
     /// What its threads waited for, and how long.
     pub(super) waits: Vec<(&'static str, &'a Waits)>,

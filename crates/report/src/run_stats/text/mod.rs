@@ -1,4 +1,4 @@
-//! The counters of a run as text for people.
+//! The counters of a run as text.
 
 use flashlock_locks::event::Event;
 
@@ -13,13 +13,13 @@ use histogram::histogram;
 use kinds::{Kind, kinds, percentiles};
 use objects::objects;
 
-/// How wide the names of the header's fields are.
+/// The width of the names of the header's fields.
 const NAMES: usize = 9;
-/// Where fewer threads wait for locks, on average, there is nothing to be gained: even without any wait, the program
-/// would be faster by this share of a thread's work.
+/// If fewer threads wait for locks, on average, another lock gains nothing: even without any wait, the program would be
+/// faster only by this share of a thread's work.
 const FEW_WAIT: f64 = 0.05;
 
-/// All of it, for a screen of that width. If no process has reported, that is all there is to say.
+/// The whole text, for a screen of this width. If no process has reported, it says only that.
 pub fn render(stats: &RunStats, width: u16) -> String {
     if stats.processes == 0 {
         return table::paragraph(
@@ -55,7 +55,7 @@ fn header(stats: &RunStats, width: u16) -> String {
     format!("flashlock run: what the locks did\n{lines}")
 }
 
-/// Under which locks was counted, and why.
+/// The locks of the run, and how they were chosen.
 fn counted_under(stats: &RunStats) -> String {
     let lock = &stats.lock;
     let wait = if lock.wait.is_empty() { String::new() } else { format!(", wait={}", lock.wait) };
@@ -72,7 +72,7 @@ fn counted_under(stats: &RunStats) -> String {
     format!("under {}{wait}{rw}{why}", lock.name)
 }
 
-/// The words as one would type them in a shell.
+/// The command, quoted as for a shell.
 fn command(words: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
     let quote = |word: &String| match !word.is_empty() && word.chars().all(plain) {
@@ -82,7 +82,7 @@ fn command(words: &[String]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// What the counters say, in sentences.
+/// A summary of the counters in sentences.
 fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
     let mut out = String::new();
     let mut say = |text: &str| out.push_str(&table::field("-", text, 1, width));
@@ -121,7 +121,7 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
     out
 }
 
-/// How many threads waited for locks, and what follows.
+/// How many threads waited for locks, and the conclusion.
 fn waiting(stats: &RunStats) -> String {
     let threads = stats.derived.waiting_threads;
     let average = format!("On average {} threads waited for a lock", units::three_digits(threads));
@@ -132,7 +132,7 @@ fn waiting(stats: &RunStats) -> String {
     }
 }
 
-/// What was left to glibc: how many objects, how many operations on them, and why.
+/// The table of objects left to glibc: how many, how many operations on them, and why.
 fn left_to_glibc(stats: &RunStats, width: u16) -> String {
     let title = if stats.lock.is_glibc() { "no lock of flashlock can serve:" } else { "left to glibc:" };
     let mut table = table::new([title, "objects", "operations", "because"], width);
@@ -148,7 +148,7 @@ fn left_to_glibc(stats: &RunStats, width: u16) -> String {
     if table.is_empty() { String::new() } else { table::text(&table) }
 }
 
-/// What such objects are called.
+/// The name of such objects.
 fn kind_left(event: Event) -> &'static str {
     match event {
         Event::GlibcRobust => "robust",
@@ -159,7 +159,7 @@ fn kind_left(event: Event) -> &'static str {
     }
 }
 
-/// Why such objects are glibc's.
+/// Why glibc must serve such objects.
 fn why_left(event: Event) -> &'static str {
     match event {
         Event::GlibcRobust => {
@@ -172,7 +172,7 @@ fn why_left(event: Event) -> &'static str {
     }
 }
 
-/// The events that happened.
+/// The table of events that happened.
 fn events(stats: &RunStats, width: u16) -> String {
     let mut table = table::new(["event", "count", "what it counts"], width);
     table::numbers(&mut table, [1]);

@@ -3,13 +3,13 @@
 use crate::run_stats::{Object, RunStats};
 use crate::{table, units};
 
-/// So many locks, and semaphores, are shown that threads waited for.
+/// How many locks and semaphores are shown, if threads waited for them.
 const SHOWN: [usize; 2] = [10, 5];
-/// And so many if threads waited for none: the most used.
+/// How many are shown if threads waited for none: the most used.
 const SHOWN_IDLE: usize = 3;
 
-/// The locks that threads waited for longest, and the semaphores: where a thread waits for a permit, there may be
-/// nothing for it to do.
+/// The locks that threads waited for longest, and separately the semaphores: a thread that waits for a permit may just
+/// have nothing to do.
 pub(super) fn objects(stats: &RunStats, width: u16) -> String {
     let (semaphores, locks): (Vec<&Object>, Vec<&Object>) =
         stats.objects.iter().partition(|object| object.is_semaphore());

@@ -42,7 +42,7 @@ fn busy() -> RunStats {
     })
 }
 
-/// Words of a text, whatever lines they are on.
+/// The words of a text, regardless of line breaks.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -107,7 +107,7 @@ fn what_cannot_be_gained_is_said_of_glibcs_locks_only() {
             &of_objects(lock, Vec::new(), |totals| {
                 totals.events[Event::Acquire as usize] = 9;
                 totals.waited_ns[Use::Write as usize] = ns;
-                // What waits for work does not count.
+                // Waiting for work does not count.
                 totals.waited_ns[Use::Semaphore as usize] = 5_000_000_000;
             }),
             120,
