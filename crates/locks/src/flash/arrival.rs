@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::flash::FREE;
 use crate::flash::evidence::{HOT, LONGEST_PAUSE, LONGEST_SECOND, SPIN, SPIN_BETWEEN, TOO_HOT, patience, second_look};
-use crate::flash::state::{GRANT, HANDOFF, Lock, after_head, turn};
+use crate::flash::state::{GRANT, HANDOFF, Lock, after_extra_head, after_head, turn};
 use crate::machine::{Deadline, Look, Machine, Word};
 
 /// In which role a thread waits.
@@ -20,6 +20,8 @@ pub(super) enum Role {
     Head {
         /// Whether it was woken on the word. Then others that sleep there rely on the next release.
         is_dirty: bool,
+        /// Whether the place of the head is its own.
+        place: Place,
     },
 }
 
@@ -29,8 +31,26 @@ impl Role {
     }
 
     pub(super) fn is_dirty(self) -> bool {
-        self == Self::Head { is_dirty: true }
+        matches!(self, Self::Head { is_dirty: true, .. })
     }
+
+    pub(super) fn is_extra(self) -> bool {
+        matches!(self, Self::Head { place: Place::Extra, .. })
+    }
+
+    /// The state after a head of this role has acquired the lock.
+    pub(super) fn after(self, state: u32) -> u32 {
+        if self.is_extra() { after_extra_head(state) } else { after_head(state) }
+    }
+}
+
+/// Which place a head has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// That of the head, which it passes on.
+    Own,
+    /// None: it was called, but another sleeper took the place first.
+    Extra,
 }
 
 /// How one kind of wait ended.
@@ -61,7 +81,7 @@ impl<M: Machine> Lock<'_, M> {
     /// The caller has just taken the word: changes `state` as its role demands.
     fn finish(&self, role: Role) {
         if role.is_head() {
-            self.update(after_head);
+            self.update(|state| role.after(state));
             self.note_head();
         }
     }
@@ -77,7 +97,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// GRANT -> held, by a head.
     pub(super) fn take_granted(&self, role: Role) -> bool {
-        let taken = role.is_head() && self.state() & GRANT != 0 && self.take_grant();
+        let taken = role.is_head() && self.state() & GRANT != 0 && self.take_grant(role);
         if taken && role.is_dirty() {
             self.word.swap(super::SLEEPERS, Relaxed); // Relaxed: the holder's own.
         }

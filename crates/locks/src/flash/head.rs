@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::event::Event;
-use crate::flash::arrival::{Polled, Role};
+use crate::flash::arrival::{Place, Polled, Role};
 use crate::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
 use crate::flash::sleeper::stay_away;
 use crate::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_resigning};
@@ -16,11 +16,11 @@ use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
     /// on.
-    pub(super) fn stand_first(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+    pub(super) fn stand_first(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;
-        let (mut role, mut nap) = (Role::Head { is_dirty: false }, NAP);
+        let (mut role, mut nap) = (Role::Head { is_dirty: false, place }, NAP);
         let mut patience = patience::<M>();
         loop {
             let moves = match self.spin(role, SPIN) {
@@ -57,7 +57,7 @@ impl<M: Machine> Lock<'_, M> {
             // Sections are longer than that: the offer was in vain, and the next one would be.
             patience = M::sleep_cost();
             match self.sleep_on_word(until) {
-                Some(Unparked::Woken) => role = Role::Head { is_dirty: true },
+                Some(Unparked::Woken) => role = Role::Head { is_dirty: true, place },
                 Some(Unparked::TimedOut) => return self.resign(role),
                 Some(Unparked::Gone) => return stay_away::<M>(until),
                 None => {}
@@ -127,9 +127,12 @@ impl<M: Machine> Lock<'_, M> {
                 continue;
             }
             let seen = self.state();
-            let left = after_resigning(seen);
+            let left = if role.is_extra() { seen & !HANDOFF } else { after_resigning(seen) };
             if seen & GRANT != 0 || !self.change(seen, left) {
                 continue;
+            }
+            if role.is_extra() {
+                return Err(TimedOut);
             }
             if left & TRANSIT != 0 {
                 let calls = self.call();

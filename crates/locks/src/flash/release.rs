@@ -40,6 +40,8 @@ impl<M: Machine> Lock<'_, M> {
                 if self.change(seen, seen & !PASS | TRANSIT) {
                     break Some(self.call());
                 }
+            } else if makes_way && seen & TRANSIT != 0 && has_sleepers(seen) {
+                break Some(self.call()); // A sleeper that was called does not run.
             } else if seen & HANDOFF == 0 && !(seen & SLEEPS != 0 && self.head_is_overdue()) {
                 break None;
             } else if self.hand_over(seen, &mut slept) {
@@ -97,8 +99,8 @@ impl<M: Machine> Lock<'_, M> {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }
 
-    /// Looked at now and then, for a head that does not sleep: whether it has waited beyond the bound, and may need
-    /// this CPU.
+    /// Looked at now and then, for a head that does not sleep, or a sleeper that was called: whether it has waited
+    /// beyond the bound, and may need this CPU.
     fn head_waits_long(&self) -> bool {
         let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
         if !turn::is_multiple(seen, LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {

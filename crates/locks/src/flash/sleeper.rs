@@ -3,6 +3,10 @@
 //! Sleepers sleep on `calls`, in the kernel's order, which is the order of their arrival. A release that ends the
 //! section of a head calls one of them to be the next head.
 //!
+//! **If the called sleeper gets no CPU**, which takes long where many threads want one, releases call another after
+//! each `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it
+//! contends like the head, and passes no place on.
+//!
 //! **If the head does not run**, no release calls a sleeper. A release that was to wake the head learns from the kernel
 //! that the head did not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and no release notices
 //! that. So each sleeper wakes up by itself, later than its turn should have come, and each next time after twice as
@@ -17,11 +21,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::event::Event;
 use crate::flash::FREE;
-use crate::flash::arrival::Role;
+use crate::flash::arrival::{Place, Role};
 use crate::flash::evidence::first_look;
 use crate::flash::head::is_late;
 use crate::flash::state::{
-    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, count, has_sleepers, is_full, is_idle, without_sleeper,
+    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, has_sleepers, is_full, is_idle, without_sleeper,
 };
 use crate::flash::stay::is_same_call;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
@@ -44,7 +48,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
                     self.note_first();
-                    return self.stand_first(until);
+                    return self.stand_first(Place::Own, until);
                 }
                 continue;
             }
@@ -64,7 +68,8 @@ impl<M: Machine> Lock<'_, M> {
         let mut nap = first_look::<M>(count(self.state()));
         loop {
             M::trace(Event::Park);
-            match M::park(&self.queue.calls, calls, Some(M::sooner(nap, until))) {
+            let unparked = M::park(&self.queue.calls, calls, Some(M::sooner(nap, until)));
+            match unparked {
                 Unparked::Woken => {}
                 Unparked::Gone => return stay_away::<M>(until),
                 Unparked::TimedOut => {
@@ -84,8 +89,8 @@ impl<M: Machine> Lock<'_, M> {
             }
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
-            if self.take_place(uncalled) {
-                return self.stand_first(until);
+            if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
+                return self.stand_first(place, until);
             }
             if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
@@ -99,23 +104,29 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn sleep_on(&self) -> Result<(), TimedOut> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
-        if self.take_place(false) { self.stand_first(None) } else { self.sleep(calls, None) }
+        match self.take_place(false, false) {
+            Some(place) => self.stand_first(place, None),
+            None => self.sleep(calls, None),
+        }
     }
 
-    /// Takes the place of the head, if it is free; or a place beside the head, if there was no call and the head does
-    /// not wait for a release. Returns whether the caller is a head now, and no longer counted.
-    fn take_place(&self, uncalled: bool) -> bool {
+    /// Takes the place of the head, if it is free, or if there was no call and the head does not wait for a release. A
+    /// sleeper that was called, but finds the place taken, becomes an extra head: it would sleep again behind all
+    /// others. Returns which place it has; then it is no longer counted.
+    fn take_place(&self, uncalled: bool, called: bool) -> Option<Place> {
         loop {
             let seen = self.state();
-            let place = if seen & TRANSIT != 0 {
-                TRANSIT
+            let (place, new) = if seen & TRANSIT != 0 {
+                (Place::Own, without_sleeper(seen) & !TRANSIT | HEAD)
             } else if uncalled && is_idle(self.word.load(Relaxed), seen) {
-                PASS
+                (Place::Own, without_sleeper(seen) & !PASS | HEAD)
+            } else if called {
+                (Place::Extra, after_sleeper(seen))
             } else {
-                return false;
+                return None;
             };
-            if self.change(seen, without_sleeper(seen) & !place | HEAD) {
-                return true;
+            if self.change(seen, new) {
+                return Some(place);
             }
         }
     }
@@ -137,14 +148,11 @@ impl<M: Machine> Lock<'_, M> {
             let seen = self.state();
             if seen & TRANSIT != 0 {
                 if self.change(seen, without_sleeper(seen) & !TRANSIT) {
-                    return self.resign(Role::Head { is_dirty: false });
+                    return self.resign(Role::Head { is_dirty: false, place: Place::Own });
                 }
                 continue;
             }
-            let left = without_sleeper(seen);
-            // The last sleeper takes away the place that the holder was to pass on.
-            let left = if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) };
-            if self.change(seen, left) {
+            if self.change(seen, after_sleeper(seen)) {
                 break;
             }
         }

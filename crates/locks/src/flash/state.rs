@@ -19,6 +19,7 @@
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::event::Event;
+use crate::flash::arrival::Role;
 use crate::flash::stay::CALL;
 use crate::flash::{FREE, FlashQueue, HELD, SLEEPERS};
 use crate::machine::{Machine, Word};
@@ -73,6 +74,17 @@ pub fn without_sleeper(state: u32) -> u32 {
 pub fn after_head(state: u32) -> u32 {
     let left = state & !(HANDOFF | GRANT);
     if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
+}
+
+/// The state after an extra head has acquired the lock: the place of the head is not its own.
+pub fn after_extra_head(state: u32) -> u32 {
+    state & !(HANDOFF | GRANT)
+}
+
+/// The state after a sleeper has left. The last one takes away the place that the holder was to pass on.
+pub fn after_sleeper(state: u32) -> u32 {
+    let left = without_sleeper(state);
+    if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) }
 }
 
 /// The state after the head has left without the lock.
@@ -212,10 +224,10 @@ impl<M: Machine> Lock<'_, M> {
     /// (held, GRANT) -> held, by a head. Returns whether it was granted.
     ///
     /// Acquire pairs with the Release of [`Lock::grant`]: sees the last section.
-    pub(super) fn take_grant(&self) -> bool {
+    pub(super) fn take_grant(&self, role: Role) -> bool {
         let mut seen = self.state();
         while seen & GRANT != 0 {
-            match self.queue.state.compare_exchange(seen, after_head(seen), Acquire, Relaxed) {
+            match self.queue.state.compare_exchange(seen, role.after(seen), Acquire, Relaxed) {
                 Ok(_) => {
                     self.note_head();
                     return true;
@@ -310,6 +322,16 @@ mod tests {
         assert_eq!(after_resigning(HEAD | HANDOFF), 0);
         assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
         assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
+    }
+
+    #[test]
+    fn an_extra_head_and_the_last_sleeper_leave_the_place_to_others() {
+        let others = HEAD | PASS | TIMED | SLEEPER;
+        assert_eq!(after_extra_head(others | HANDOFF), others);
+        assert_eq!(after_extra_head(HEAD | GRANT | TRANSIT), HEAD | TRANSIT);
+        assert_eq!(after_sleeper(others), TIMED, "the release calls no thread");
+        assert_eq!(after_sleeper(others + SLEEPER), others);
+        assert_eq!(after_sleeper(HEAD | SLEEPER), HEAD);
     }
 
     #[test]

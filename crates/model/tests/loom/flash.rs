@@ -1,11 +1,12 @@
 //! `flash`: states built by hand, in which two race; a forked child; and seeded bugs.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::event::Event;
 use flashlock_locks::flash::Flash;
 use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
+use flashlock_locks::flash::stay::CALL;
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_model::loom::Depth::{self, Preemptions};
@@ -61,6 +62,22 @@ pub(crate) fn passed_to_a_sleeper<L: Flashes>() {
         let mutex = mutex.clone();
         thread::spawn(move || slept(&mutex))
     };
+    mutex.visit();
+    mutex.unlock();
+    sleeper.join().expect("no panic");
+    check_idle(&mutex);
+}
+
+/// A sleeper was called though the holder is the head, which passes the place on at the same time.
+pub(crate) fn called_as_the_place_moves<L: Flashes>() {
+    let mutex = held::<L>(HEAD | PASS | SLEEPER);
+    let sleeper = {
+        let mutex = mutex.clone();
+        thread::spawn(move || slept(&mutex))
+    };
+    thread::yield_now(); // It falls asleep, unless it is held up.
+    mutex.queue.calls.fetch_add(CALL, AcqRel);
+    Loom::wake(&raw const mutex.queue.calls, 1);
     mutex.visit();
     mutex.unlock();
     sleeper.join().expect("no panic");
@@ -174,6 +191,20 @@ fn a_place_is_passed_on() {
         explore("flash, a sleeper leaves", Preemptions(1), setup, released_as_one_leaves::<Flash>)
             .shows(&[Event::TimedOut]);
     }
+}
+
+#[test]
+fn a_sleeper_that_is_called_again_contends() {
+    for setup in [SETUP, OVERDUE] {
+        explore("flash, called as the place moves", BOUND, setup, called_as_the_place_moves::<Flash>);
+    }
+    finds("an extra head goes blindly", extra_head_goes_blindly, SETUP, called_as_the_place_moves::<Flash>);
+    finds(
+        "the last extra head leaves the place",
+        last_leaver_leaves_the_place,
+        SETUP,
+        called_as_the_place_moves::<Flash>,
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Chain;
 use flashlock_locks::flash::state::{
-    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, has_sleepers, turn, without_sleeper,
+    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
 use flashlock_locks::flash::stay::CALL;
 use flashlock_locks::flash::{Flash, FlashQueue};
@@ -140,8 +140,7 @@ pub(crate) fn leaver_ignores_the_call(access: &mut Access<'_>) -> Instead {
     const LATE: u32 = 1;
     const LOOKED: u32 = 2;
     fn leaves(state: u32) -> Option<u32> {
-        let left = without_sleeper(state);
-        Some(if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) })
+        Some(after_sleeper(state))
     }
     match *access.mark {
         0 if access.is(CALLS, Op::Unparked) && access.new == 1 => *access.mark = LATE,
@@ -156,6 +155,12 @@ pub(crate) fn leaver_ignores_the_call(access: &mut Access<'_>) -> Instead {
         _ => {}
     }
     AsTold
+}
+
+/// A sleeper that was called and finds the place taken does not see that the place has become free again.
+pub(crate) fn extra_head_goes_blindly(access: &mut Access<'_>) -> Instead {
+    let becomes_extra = changes(access) && more(access) == -1 && access.old & TRANSIT == 0;
+    if becomes_extra { Loosely(|state| Some(after_sleeper(state))) } else { AsTold }
 }
 
 /// The last sleeper that leaves does not take the place with it that the holder is to pass on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED};
+use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, turn};
 use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::raw::RawLock;
 use flashlock_locks::spin::Futex;
@@ -218,6 +218,49 @@ fn grants_without_a_look(access: &mut Access<'_>) -> Instead {
 
 /// Much less than the sound lock is tried with.
 const TRIES: usize = 50_000;
+
+/// Each release finds that the sleeper that was called has not run for long.
+fn called_sleepers_do_not_run(load: Load) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<Flash>::new());
+        let work = move |mutex: &Mutex<Flash>| {
+            for _ in 0..load.rounds {
+                if !load.timed || any(3) != 0 {
+                    mutex.lock();
+                } else if !mutex.lock_until(world().deadline(1 + any(3))) {
+                    continue;
+                }
+                mutex.visit();
+                (0..load.hold).for_each(|_| thread::yield_now());
+                mutex.queue.turn.store(turn::at(0, Shuttle::micros().wrapping_sub(10_000)), Relaxed);
+                mutex.unlock();
+            }
+        };
+        let threads: Vec<_> = (1..load.threads)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex))
+            })
+            .collect();
+        work(&mutex);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        check_idle(&mutex);
+    }
+}
+
+#[test]
+fn another_sleeper_is_called() {
+    both("flash calls again", SCHEDULES, STILL, called_sleepers_do_not_run(LOAD));
+    both("flash calls again, flowing", SCHEDULES, FLOWING, called_sleepers_do_not_run(TIMED));
+    finds(
+        "the last extra head leaves the place",
+        last_leaver_leaves_the_place,
+        STILL,
+        called_sleepers_do_not_run(LOAD),
+    );
+}
 
 /// The production code, with one access done otherwise.
 fn finds(name: &str, meddle: Meddler, setup: Setup, body: impl Fn() + Send + Sync + 'static) {
