@@ -11,7 +11,7 @@ use crate::machine::{Machine, Word};
 /// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
-    state & (PASS | HANDOFF | SLEEPS | TIMED) != 0 || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
+    state & (PASS | TRANSIT | HANDOFF | SLEEPS | TIMED) != 0 || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
 }
 
 /// Wakes a thread that sleeps on the word. If none slept there although one should, the head does not run: then one of
@@ -99,11 +99,12 @@ impl<M: Machine> Lock<'_, M> {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }
 
-    /// Looked at now and then, for a head that does not sleep, or a sleeper that was called: whether it has waited
-    /// beyond the bound, and may need this CPU.
+    /// Looked at now and then for a head that does not sleep, and by each release for a sleeper that was called:
+    /// whether it has waited beyond the bound, and may need this CPU.
     fn head_waits_long(&self) -> bool {
         let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
-        if !turn::is_multiple(seen, LOOK_EVERY) || state & HEAD == 0 || state & SLEEPS != 0 {
+        let looks = turn::is_multiple(seen, LOOK_EVERY) || state & TRANSIT != 0;
+        if !looks || state & HEAD == 0 || state & SLEEPS != 0 {
             return false;
         }
         let (now, bound) = (M::micros(), M::tunables().bound_us);
