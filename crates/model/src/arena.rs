@@ -14,10 +14,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{Handle, Word as _};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::side::{Block, Name};
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::Model;
 use crate::checker::Checker;

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::side::{Block, Name};
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::checker::Checker;
 use crate::kernel;

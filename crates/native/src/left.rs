@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::machine::ConstWord as _;
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::machine::{Native, Sink, Word32};
 use crate::registry;

@@ -3,11 +3,11 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked, Word};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::side::{Block, Name};
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::alone::{self, is_alone};
 use crate::{

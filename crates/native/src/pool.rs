@@ -1,9 +1,9 @@
 //! # The pools: queue nodes, and blocks of locks
 //!
-//! Two pools: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in which locks keep state that has no
-//! room elsewhere. A thread takes a node from here when it must wait. The pools work alike but never exchange pieces.
-//! Both are type-stable and never unmapped, so a stale handle still names a valid node, and never a block. All copies
-//! of this code in a process share both pools: their words are in the [`registry`].
+//! Two pools: [queue nodes](Slot), and the [blocks](flashlock_locks::parts::side::Block) in which locks keep state that
+//! has no room elsewhere. A thread takes a node from here when it must wait. The pools work alike but never exchange
+//! pieces. Both are type-stable and never unmapped, so a stale handle still names a valid node, and never a block. All
+//! copies of this code in a process share both pools: their words are in the [`registry`].
 //!
 //! Pieces come in chunks that double in size. The first chunk is part of the registry: half a megabyte of address
 //! space, which takes memory only as pieces are used, lowest numbers first. So the first [`FIRST`] simultaneous waiters
@@ -31,8 +31,8 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::Handle;
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{self, Name};
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::parts::side::{self, Name};
 
 use crate::machine::{Native, NoStats, Sink};
 use crate::registry::{self, Registry};

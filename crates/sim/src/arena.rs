@@ -17,9 +17,9 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use flashlock_locks::machine::Handle;
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::parts::side::{Block, Name};
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::Sim;
 use crate::machine::Word;
@@ -32,7 +32,7 @@ pub(crate) const NODES: u32 = 1 << 14;
 pub(crate) const FREE_NODES: u32 = NODES - 2;
 /// Handles 0 and 1 name no node.
 const FIRST: u32 = Handle::RESERVED + 1;
-/// The size of the block: nodes, placed objects, and at its end the [side blocks](flashlock_locks::side).
+/// The size of the block: nodes, placed objects, and at its end the [side blocks](flashlock_locks::parts::side).
 const BYTES: usize = 32 << 20;
 /// The number of side blocks.
 pub(crate) const BLOCKS: u32 = 1 << 12;

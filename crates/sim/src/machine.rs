@@ -7,11 +7,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::side::{Block, Name};
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::access::{access, spend};
 use crate::arena::{Arena, BLOCKS, FREE_NODES, NODES};

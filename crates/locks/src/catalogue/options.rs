@@ -3,8 +3,8 @@
 //! A new option is one row here, and its name in the rows of the locks that take it. Beside these, each lock takes
 //! `wait=`, a choice among types.
 
-use crate::order::Order;
-use crate::policy::chosen;
+use crate::machine::order::Order;
+use crate::parts::policy::chosen;
 
 /// Calls `$use` with every option that is a number, or a word out of a list, whose place there is the number:
 /// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning"[, list])`. A long meaning is several

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::node::{Node, is_head, state};
 use flashlock_locks::machine::{Deadline, Machine, Patience, Word as _};
-use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::node::{Node, is_head, state};
-use flashlock_locks::queue::mcs::Mcs;
-use flashlock_locks::queue::mcs_tp::TimePublished;
-use flashlock_locks::queue::service::{Service, Turn};
-use flashlock_locks::wait::left::LeftBehind;
-use flashlock_locks::wait::{Park, WaitPolicy};
+use flashlock_locks::mutex::malthusian::Mcscr;
+use flashlock_locks::mutex::queue::mcs::Mcs;
+use flashlock_locks::mutex::queue::mcs_tp::TimePublished;
+use flashlock_locks::parts::queue::service::{Service, Turn};
+use flashlock_locks::parts::wait::left::LeftBehind;
+use flashlock_locks::parts::wait::{Park, WaitPolicy};
 
 /// MCSCR whose service has the bug `B`, one of the constants below.
 pub(crate) type Evicting<const B: u8, W> = Mcscr<W, MutantService<B>>;

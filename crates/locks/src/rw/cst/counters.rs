@@ -14,10 +14,10 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
-use crate::side::{Block, Side};
-use crate::wait::WaitPolicy;
+use crate::parts::side::{Block, Side};
+use crate::parts::wait::WaitPolicy;
 
 /// How long (µs) a writer that polls does so before it looks at its deadline.
 const LOOK: u32 = 1_000;
@@ -43,7 +43,7 @@ const ASLEEP: u32 = 1;
 /// What `drain_word` grows by.
 const LEFT: u32 = 2;
 
-/// The index, which is a [side block](crate::side) whose parts are counters.
+/// The index, which is a [side block](crate::parts::side) whose parts are counters.
 pub(super) struct Counters<M: Machine>(pub(super) Side<M>);
 
 impl<M: Machine> Clone for Counters<M> {
