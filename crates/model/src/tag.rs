@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use flashlock_locks::cond::fifo::CondQueue;
 use flashlock_locks::machine;
+use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::mutex::flash::FlashQueue;
 use flashlock_locks::mutex::malthusian::lifo_cr::LifoQueue;
@@ -17,7 +18,7 @@ use flashlock_locks::mutex::queue::clh::ClhQueue;
 use flashlock_locks::mutex::spin::ticket::TicketQueue;
 use flashlock_locks::parts::queue::culling::CullingQueue;
 use flashlock_locks::parts::shuffle::ShflQueue;
-use flashlock_locks::parts::side::{Block, Name, Side};
+use flashlock_locks::parts::side::Side;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;

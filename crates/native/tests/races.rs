@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
 use flashlock_locks::mutex::malthusian::Mcscr;
-use flashlock_locks::mutex::queue::mcs_tp::TimePublished;
+use flashlock_locks::parts::queue::service::TimePublished;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};

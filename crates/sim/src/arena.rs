@@ -17,9 +17,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use flashlock_locks::machine::Handle;
+use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::node::Node;
-use flashlock_locks::parts::side::{Block, Name};
-use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::Sim;
 use crate::machine::Word;
@@ -117,8 +116,8 @@ impl Arena {
     }
 
     /// The count of nodes left behind, one for all locks, in the last node's line.
-    pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
-        // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
+    pub(crate) fn left(&self) -> &'static Word {
+        // SAFETY: the line is in the block for ever (invariant 1), and it consists of words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }
     }
 

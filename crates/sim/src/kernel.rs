@@ -34,8 +34,8 @@ mod scheduling;
 use std::collections::{BTreeMap, VecDeque};
 
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::block::Name;
 use flashlock_locks::machine::event::Event as LockEvent;
-use flashlock_locks::parts::side::Name;
 
 use crate::arena::Arena;
 use crate::description::Description;

@@ -7,7 +7,7 @@
 //! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
 //! | [`rw`](mod@rw) | [`for_each_rw_lock!`](crate::for_each_rw_lock): readers-writer locks | the same |
 //! | [`standalone`] | [`for_each_standalone_lock!`](crate::for_each_standalone_lock): locks that no program can be run under | the same |
-//! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
+//! | [`options`] | what is known of the options of [`for_each_option!`](crate::for_each_option) | one row [there](crate::machine::options), and its name in the rows of the locks that take it |
 //! | [`claims`] | what locks promise | a claim, and its name in rows |
 //! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |
 
@@ -22,7 +22,7 @@ use core::ops::Deref;
 
 pub use claims::Claim;
 pub use exceptions::Exception;
-pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo, Tunables};
+pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo};
 pub use standalone::{STANDALONE, StandaloneId, StandaloneInfo};
 
 use crate::for_each_lock;

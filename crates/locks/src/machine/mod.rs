@@ -8,19 +8,22 @@
 //! type-stable pool, see [`Node`]. So a lock's whole state is four to twelve bytes. A stale handle names, at worst, a
 //! node that another thread uses now, never freed memory.
 
+#[cfg(test)]
+pub(crate) mod bench;
+pub mod block;
 pub mod event;
 pub mod node;
+pub mod options;
 pub mod order;
 pub mod polling;
 
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering;
 
-pub use crate::catalogue::Tunables;
-use crate::machine::event::Event;
-use crate::machine::node::Node;
-use crate::parts::side::{Block, Name};
-use crate::parts::wait::left::LeftBehind;
+use block::{Block, Name};
+use event::Event;
+use node::Node;
+pub use options::Tunables;
 
 /// A 32-bit atomic word. The operations are those of `AtomicU32`, with its orderings.
 pub trait Word: Sized + 'static {
@@ -190,6 +193,16 @@ pub enum Local {
 impl Local {
     /// How many words there are.
     pub const COUNT: usize = 9;
+}
+
+/// What a word beside a lock is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// How many nodes were [left behind](crate::parts::wait::left) in the lock's queue.
+    LeftBehind,
+    /// On it a writer sleeps while it waits for readers to leave the lock. Readers that leave change it. It is not in
+    /// the lock's memory, so a thread that has left the lock may access it.
+    Drain,
 }
 
 /// A waiter that publishes a time this long (µs) ago does not run.
@@ -411,14 +424,9 @@ pub trait Machine: Sized + 'static {
     /// The user's settings.
     fn tunables() -> &'static Tunables;
 
-    /// How many nodes were left behind in the queue of the lock with this word. The count is in a table of the machine.
-    /// Two locks may share one, if they are far apart. Nothing is read at the address.
-    fn left_behind(lock: *const Self::Word) -> &'static LeftBehind<Self>;
-
-    /// The word on which a writer sleeps while it waits for readers to leave a lock. Readers that leave change it. It
-    /// is a word of a table of the machine, chosen by an address that stands for the lock. Locks may share one. It is
-    /// not in a lock's memory, so a thread that has left a lock may access it.
-    fn drain_word(lock: *const Self::Word) -> &'static Self::Word;
+    /// A word that belongs to the lock at this address, and for which the lock has no room. It is in a table of the
+    /// machine, and never unmapped. Two locks may share one, if they are far apart. Nothing is read at the address.
+    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word;
 
     /// Whether one more readers-writer lock may use distributed counters. They take memory that a program does not give
     /// back if it frees the lock without destroying it. If true, the lock must call

@@ -57,3 +57,9 @@ pub trait RawLock<M: Machine>: 'static {
     /// Gives back what the lock owns beside its state. The lock is free, and no thread uses it any more.
     fn destroy(_word: &M::Word, _queue: &Self::Queue) {}
 }
+
+/// A lock whose state is its queue alone, so that it can stand inside another lock.
+pub trait Inner<M: Machine>: RawLock<M> {
+    /// Makes the lock free, without waiters. Only for the thread that settles in a forked child.
+    fn forget(queue: &Self::Queue);
+}

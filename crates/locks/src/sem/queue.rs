@@ -422,7 +422,7 @@ impl<M: Machine> Semaphore<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::Bench;
+    use crate::machine::bench::Bench;
     use crate::parts::queue::link::Link;
     use crate::sem::call::prepare;
 

@@ -52,17 +52,17 @@ struct Waiter {
 /// A lock that takes the waiters of a broadcast, which is how the script's waiters come.
 pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
     /// Nodes of those who gave up.
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle>;
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle>;
 }
 
 impl<S: Succession> Scripted for CullingLock<S, Park> {
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle> {
         queue.left()
     }
 }
 
 impl Scripted for LifoCr<Park> {
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle> {
         queue.left()
     }
 }

@@ -5,7 +5,8 @@ mod broken;
 mod runs;
 
 use broken::Naps;
-use flashlock_locks::catalogue::{Claim, LockInfo, OptionId, Tunables};
+use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::wait::Spin;
 use proptest::prelude::*;

@@ -87,7 +87,7 @@ pub struct LifoQueue<M: Machine> {
 
 impl<M: Machine> LifoQueue<M> {
     /// Nodes of waiters that gave up.
-    pub fn left(&self) -> &'static LeftBehind<M> {
+    pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.top)
     }
 

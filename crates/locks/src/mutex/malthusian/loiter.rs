@@ -111,10 +111,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::catalogue::OptionId;
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use crate::parts::raw::RawLock;
+use crate::machine::{Deadline, Machine, Patience, TimedOut, Tunables, Word};
+use crate::parts::raw::{Inner, RawLock};
 use crate::parts::settle::settle;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
@@ -136,7 +135,7 @@ pub const ARRIVAL: u32 = 32;
 pub const COUNT_BITS: u32 = 5;
 /// These bits.
 const COUNT: u32 = ((1 << COUNT_BITS) - 1) * ARRIVAL;
-const _: () = assert!(OptionId::Spinners.info().most * ARRIVAL <= COUNT && COUNT & (2 * GRANTED - 1) == 0);
+const _: () = assert!(Tunables::MOST.spinners * ARRIVAL <= COUNT && COUNT & (2 * GRANTED - 1) == 0);
 
 /// How many spin budgets an arrival polls at most.
 const BUDGETS: u32 = 4;
@@ -150,12 +149,6 @@ const BUDGETS_CROWDED: u32 = 1;
 const LOOK: u32 = 1_000;
 /// [`TOO_OFTEN`] where CPUs are short.
 const TOO_OFTEN_CROWDED: u32 = 3;
-
-/// A lock whose state is its queue alone, so that it can stand inside another lock.
-pub trait Inner<M: Machine>: RawLock<M> {
-    /// Makes the lock free, without waiters. Only for the thread that settles in a forked child.
-    fn forget(queue: &Self::Queue);
-}
 
 /// The LOITER transformation of lock `I`; the standby thread waits by policy `W`.
 pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);

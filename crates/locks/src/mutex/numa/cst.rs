@@ -66,6 +66,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::node::is_asleep;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
@@ -74,7 +75,6 @@ use crate::mutex::numa::cohort::global::GlobalMcs;
 use crate::mutex::numa::cohort::level::{LocalLock, Waiting};
 use crate::mutex::numa::cohort::local::{LocalMcs, words};
 use crate::parts::queue::k42::{Alone, First, HELD, MOVED, Unlinked};
-use crate::parts::side::Block;
 use crate::parts::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
 /// The CST mutex; waiters wait by policy `W`.

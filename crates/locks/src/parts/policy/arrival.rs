@@ -40,7 +40,7 @@ impl Admission for Untouched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, awake_after, shuffled};
+    use crate::parts::shuffle::bench::{Waiter, awake_after, shuffled};
 
     #[test]
     fn nobody_is_moved_and_the_next_sleeper_is_woken() {

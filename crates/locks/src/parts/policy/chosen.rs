@@ -93,7 +93,8 @@ define_chosen! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, choose, shuffled};
+    use crate::machine::bench::choose;
+    use crate::parts::shuffle::bench::{Waiter, shuffled};
 
     #[test]
     fn names_and_indices_are_one_list() {

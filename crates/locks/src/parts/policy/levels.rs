@@ -39,7 +39,7 @@ impl Admission for NearestFirst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, shuffled, shuffled_behind_the_front};
+    use crate::parts::shuffle::bench::{Waiter, shuffled, shuffled_behind_the_front};
 
     #[test]
     fn the_cache_then_the_node_then_the_next_node() {

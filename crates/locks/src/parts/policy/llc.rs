@@ -35,7 +35,7 @@ impl Admission for SameCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, shuffled};
+    use crate::parts::shuffle::bench::{Waiter, shuffled};
 
     #[test]
     fn a_nodes_other_caches_are_not_in_the_group() {

@@ -33,9 +33,6 @@ pub mod priority;
 pub mod restriction;
 pub mod roles;
 
-#[cfg(test)]
-pub(crate) mod bench;
-
 pub use arrival::{ArrivalOrder, Untouched};
 pub use chosen::Chosen;
 pub use levels::NearestFirst;

@@ -25,7 +25,7 @@ impl Admission for SameNumaNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, shuffled};
+    use crate::parts::shuffle::bench::{Waiter, shuffled};
 
     #[test]
     fn the_heads_node_first_then_arrival_order() {

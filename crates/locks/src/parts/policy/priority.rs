@@ -53,7 +53,7 @@ impl Admission for HighestFirst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, group_after, shuffled};
+    use crate::parts::shuffle::bench::{Waiter, group_after, shuffled};
 
     #[test]
     fn one_of_the_highest_comes_next_and_the_others_stay() {

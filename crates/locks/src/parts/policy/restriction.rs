@@ -47,7 +47,7 @@ impl Admission for FewAwake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, awake_after, group_after, shuffled, shuffled_behind_the_front};
+    use crate::parts::shuffle::bench::{Waiter, awake_after, group_after, shuffled, shuffled_behind_the_front};
 
     const AWAKE: Waiter = Waiter::on(0);
     const ASLEEP: Waiter = Waiter { asleep: true, ..AWAKE };

@@ -44,7 +44,7 @@ impl Admission for RolesApart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::policy::bench::{Waiter, awake_after, shuffled};
+    use crate::parts::shuffle::bench::{Waiter, awake_after, shuffled};
 
     /// A reader or a writer, asleep.
     fn waiter((role, numa): (u32, u32)) -> Waiter {

@@ -101,12 +101,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::malthusian::loiter::Inner;
 use crate::parts::adoption::Chain;
 use crate::parts::queue::link::{GIVEN, Link, NO_LINK, handle_in, moved, moved_to};
 use crate::parts::queue::service::{Service, Turn};
 use crate::parts::queue::succession::{Holder, Succession};
-use crate::parts::raw::RawLock;
+use crate::parts::raw::{Inner, RawLock};
 use crate::parts::wait::left::{self, LeftBehind};
 use crate::parts::wait::{self, WaitPolicy};
 
@@ -148,7 +147,7 @@ struct Given {
 
 impl<M: Machine> CullingQueue<M> {
     /// Nodes of waiters that gave up, in both lists.
-    pub fn left(&self) -> &'static LeftBehind<M> {
+    pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.tail)
     }
 

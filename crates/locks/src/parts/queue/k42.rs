@@ -133,7 +133,7 @@ pub(crate) struct Unlinked;
 
 impl<M: Machine> Words<'_, M> {
     /// Nodes of waiters that gave up.
-    fn left(self) -> &'static LeftBehind<M> {
+    fn left(self) -> LeftBehind<M> {
         left::of(self.tail)
     }
 

@@ -41,7 +41,7 @@ impl Holder {
 
     /// Gives back the nodes in the secondary queue that their threads have abandoned.
     #[cold]
-    pub(super) fn sweep<M: Machine>(&mut self, last: Handle, left: &LeftBehind<M>) {
+    pub(super) fn sweep<M: Machine>(&mut self, last: Handle, left: LeftBehind<M>) {
         let mut here = Link::from_word(last.node::<M>().next.load(Relaxed));
         let (mut first, mut kept) = (0, None::<Handle>);
         while let Some(link) = here {

@@ -109,7 +109,7 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// Counts the nodes of waiters that left out of turn.
-    pub fn left(&self) -> &'static LeftBehind<M> {
+    pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.tail)
     }
 

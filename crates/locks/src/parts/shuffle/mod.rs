@@ -5,6 +5,8 @@
 //! | [`front`] | the front of the queue: joining, becoming head, leaving, skipping abandoned nodes |
 //! | [`shuffler`] | the walk that reorders the queue and wakes sleepers ahead of their turn |
 
+#[cfg(test)]
+pub(crate) mod bench;
 pub mod front;
 pub mod shuffler;
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   t1(0) t2(3) t3(0) t4(3)        t1 is the shuffler and of node 0
-//! t1(0) t3(0) t2(3) t4(3) t3 was moved next to t1; t3 is now the shuffler
+//!   t1(0) t3(0) t2(3) t4(3)        t3 was moved next to t1; t3 is now the shuffler
 //! ```
 //!
 //! ## Invariants (slide 57)
@@ -155,7 +155,7 @@ fn gather<M: Machine, P: Admission>(
     me: Handle,
     at_front: bool,
     group: &mut Group,
-    left: &LeftBehind<M>,
+    left: LeftBehind<M>,
     mut stop: impl FnMut() -> bool,
 ) -> Option<(Handle, Handle)> {
     let limit = M::tunables().max_shuffles;

@@ -20,7 +20,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::machine::{Beside, Deadline, Machine, TimedOut, Word};
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
 pub const MAX: i32 = 64;
@@ -31,67 +31,69 @@ pub const SWEEP_AT: i32 = 16;
 /// without a limit.
 const BREAK: u32 = 1_000;
 
-/// How many abandoned nodes a queue holds; all-zero is none. Threads that are kept out sleep on it. Only machines make
-/// them. All accesses are Relaxed: it is a count, and orders nothing.
-#[repr(transparent)]
-pub struct LeftBehind<M: Machine>(pub M::Word);
+/// How many abandoned nodes a queue holds, by the word that counts them: 0 is none. Threads that are kept out sleep on
+/// it. All accesses are Relaxed: it is a count, and orders nothing.
+pub struct LeftBehind<M: Machine>(pub &'static M::Word);
+
+impl<M: Machine> Clone for LeftBehind<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for LeftBehind<M> {}
 
 /// The count for the queue that ends at this word of a lock. Only the word's address is used.
 #[inline]
-pub fn of<M: Machine>(lock: &M::Word) -> &'static LeftBehind<M> {
-    M::left_behind(lock)
+pub fn of<M: Machine>(lock: &M::Word) -> LeftBehind<M> {
+    LeftBehind(M::beside(Beside::LeftBehind, lock))
 }
 
 impl<M: Machine> LeftBehind<M> {
-    /// None.
-    pub fn new() -> Self {
-        Self(M::Word::new(0))
-    }
-
     /// A waiter is about to leave its node behind. Called before it does, so that the count is never too low.
-    pub fn add(&self) {
+    pub fn add(self) {
         self.0.fetch_add(1, Relaxed);
     }
 
     /// A node was removed, or its waiter did not leave after all. Lets in the threads that were kept out, if there is
     /// room now.
-    pub fn remove(&self) {
+    pub fn remove(self) {
         if self.0.fetch_add(u32::MAX, Relaxed) == MAX as u32 {
-            M::wake(&raw const self.0, u32::MAX);
+            M::wake(&raw const *self.0, u32::MAX);
         }
     }
 
     /// Keeps a newcomer out of a queue that is full of abandoned nodes; meanwhile it tries to `take` the lock. `None`
     /// when there is room in the queue.
     #[inline]
-    pub fn keep_out(&self, until: Option<Deadline>, take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
+    pub fn keep_out(self, until: Option<Deadline>, take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
         if self.is_full() { self.wait_outside(until, take) } else { None }
     }
 
     /// A forked child forgets the queue, whose threads do not exist there, and all nodes in it.
-    pub fn clear(&self) {
+    pub fn clear(self) {
         self.0.store(0, Relaxed);
     }
 
     /// How many there are. Signed: a forked child that has forgotten too many may remove more than it has counted.
     #[inline]
-    pub fn count(&self) -> i32 {
+    pub fn count(self) -> i32 {
         self.0.load(Relaxed) as i32
     }
 
     /// Whether a holder should look for abandoned nodes now ([`SWEEP_AT`]).
     #[inline]
-    pub fn wants_sweep(&self) -> bool {
+    pub fn wants_sweep(self) -> bool {
         let left = self.count();
         left >= SWEEP_AT && (left % SWEEP_AT == 0 || left >= MAX)
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full(self) -> bool {
         is_full(self.0.load(Relaxed))
     }
 
     #[cold]
-    fn wait_outside(&self, until: Option<Deadline>, mut take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
+    fn wait_outside(self, until: Option<Deadline>, mut take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
         let mut pause = BREAK;
         loop {
             let seen = self.0.load(Relaxed);
@@ -105,7 +107,7 @@ impl<M: Machine> LeftBehind<M> {
                 return Some(Err(TimedOut));
             }
             M::trace(Event::Park);
-            M::park(&self.0, seen, Some(M::sooner(pause, until)));
+            M::park(self.0, seen, Some(M::sooner(pause, until)));
             pause = pause.saturating_mul(2);
         }
     }
@@ -114,10 +116,4 @@ impl<M: Machine> LeftBehind<M> {
 /// Whether this many abandoned nodes keep newcomers out. Signed: as [`LeftBehind::count`].
 fn is_full(count: u32) -> bool {
     count as i32 >= MAX
-}
-
-impl<M: Machine> Default for LeftBehind<M> {
-    fn default() -> Self {
-        Self::new()
-    }
 }

@@ -153,7 +153,7 @@ pub(crate) fn notified<M: Machine, W: WaitPolicy>(
 pub fn turn<M: Machine, W: WaitPolicy>(
     node: &Node<M>,
     until: Option<Deadline>,
-    left: &LeftBehind<M>,
+    left: LeftBehind<M>,
 ) -> Result<(), TimedOut> {
     notified::<M, W>(node, until, is_head).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
 }
@@ -241,7 +241,7 @@ pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>)
 ///
 /// Release orders the leaver's last look at its node before the node's reuse by the thread that finds it abandoned.
 /// Acquire on failure is the hand-off.
-pub(crate) fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: &LeftBehind<M>) -> Result<(), TimedOut> {
+pub(crate) fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: LeftBehind<M>) -> Result<(), TimedOut> {
     left.add();
     match node.state.compare_exchange(seen, state::ABANDONED, Release, Acquire) {
         Ok(_) => Err(TimedOut),

@@ -14,9 +14,10 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
+use crate::machine::block::Block;
 use crate::machine::event::Event;
-use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
-use crate::parts::side::{Block, Side};
+use crate::machine::{Beside, Deadline, FIRST_EPOCH, Machine, Patience, Word};
+use crate::parts::side::Side;
 use crate::parts::wait::WaitPolicy;
 
 /// How long (µs) a writer that polls does so before it looks at its deadline.
@@ -82,7 +83,7 @@ impl<M: Machine> Counters<M> {
 
     /// The word that readers change when they leave.
     fn drain_word(self) -> &'static M::Word {
-        M::drain_word(&raw const *self.state())
+        M::beside(Beside::Drain, &raw const *self.state())
     }
 
     fn all(self) -> impl Iterator<Item = &'static M::Word> {

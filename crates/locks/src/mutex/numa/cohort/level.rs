@@ -6,9 +6,10 @@
 
 use core::marker::PhantomData;
 
+use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
-use crate::parts::side::{Block, Side};
+use crate::parts::side::Side;
 
 /// An acquisition that may have to wait, at either level. It counts as contended once.
 pub struct Waiting<M: Machine> {

@@ -13,11 +13,11 @@
 use core::marker::PhantomData;
 
 use super::level::{LocalLock, Waiting};
+use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::mutex::spin::ticket::Numbers;
 use crate::parts::queue::k42::Words;
-use crate::parts::side::Block;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
 /// MCS in a part; waiters wait by policy `W`.

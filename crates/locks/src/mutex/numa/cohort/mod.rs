@@ -92,11 +92,12 @@ use core::iter::successors;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
-use crate::parts::side::{Block, Name, Side, above};
+use crate::parts::side::{Side, above};
 use crate::parts::wait::SpinThenPark;
 use global::{BackOff, GlobalTicket};
 use level::{Global, LocalLock, Place, Waiting};

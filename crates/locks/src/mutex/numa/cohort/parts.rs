@@ -14,8 +14,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::machine::block::{Block, Name};
 use crate::machine::{Machine, Word};
-use crate::parts::side::{Block, Name, Side};
+use crate::parts::side::Side;
 
 /// Which parts a lock has.
 pub trait Parts: 'static {

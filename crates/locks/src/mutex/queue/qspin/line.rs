@@ -107,7 +107,7 @@ enum Behind {
 
 impl<M: Machine> Line<'_, M> {
     /// Nodes left behind by waiters that gave up on this lock.
-    pub fn left(self) -> &'static LeftBehind<M> {
+    pub fn left(self) -> LeftBehind<M> {
         left::of(self.word)
     }
 
