@@ -19,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_locks::catalogue::LOCKS;
-use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_locks::catalogue::rw::RW_LOCKS;
 
 use crate::child::Program;
 use crate::instructions::{LIBRARY, callgrind, pair_program};

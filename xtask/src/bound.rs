@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use flashlock_locks::catalogue::rw::RW_LOCKS;
 use flashlock_locks::catalogue::{Claim, LOCKS, LockId};
-use flashlock_locks::rw::catalogue::RW_LOCKS;
 
 use crate::child::Program;
 use crate::locks::{Under, with_waits};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_native::settings;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_native::umwait;
 use serde::Deserialize;
 

@@ -3,8 +3,8 @@
 //! It is [`Futex`], except that about one acquisition in 10,000 returns without the lock.
 
 use flashlock_locks::machine::{Deadline, Machine, TimedOut};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Futex;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::raw::RawLock;
 
 use crate::slips;
 

@@ -1,15 +1,15 @@
 //! Measures the figures by which the default lock decides on this machine.
 //!
 //! `flash` measures costs with its own code while it is in use (`crates/native/src/evidence.rs`). They determine how
-//! long a thread waits in which way (`crates/locks/src/flash/evidence.rs`). Here, two threads give that code something
-//! to measure, and this module shows the results.
+//! long a thread waits in which way (`crates/locks/src/mutex/flash/evidence.rs`). Here, two threads give that code
+//! something to measure, and this module shows the results.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
 #[cfg(test)]
 use flashlock_locks::machine::SLEEP_COST;
 use flashlock_locks::machine::{Look, Machine, Tunables};
+use flashlock_locks::mutex::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
 use flashlock_native::{Native, Word32, clock, evidence, sys};
 use flashlock_report::machine::Machine as Computer;
 use flashlock_report::{table, units};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 use crate::args::Cli;
 use crate::failure::Failure;

@@ -4,10 +4,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo, STANDALONE, StandaloneInfo};
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::order::Order;
-use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
+use flashlock_locks::machine::order::Order;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
 use flashlock_report::run_stats::{Lock, Why};
 

@@ -1,9 +1,9 @@
 //! `flashlock locks`: the catalogue.
 
+use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_locks::catalogue::{
     DEFAULT, Exception, Facts, LOCKS, LockId, LockInfo, ORDERS, OptionInfo, STANDALONE, StandaloneId, StandaloneInfo,
 };
-use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
 use flashlock_native::settings;
 use flashlock_report::table;
 use serde::Serialize;

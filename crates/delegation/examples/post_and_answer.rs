@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use flashlock_locks::closure::rcl::{Head, Lock, Roster, Server, Slot, Worker, slot};
 use flashlock_locks::machine::Word as _;
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::{Native, NoStats, Word32, membarrier};
 
 type Machine = Native<NoStats>;

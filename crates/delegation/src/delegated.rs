@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use flashlock_locks::closure::rcl::Section;
 use flashlock_locks::closure::rcl::slot::Inline;
 use flashlock_locks::machine::Deadline;
-use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
+use flashlock_locks::parts::wait::{SpinThenPark, WaitPolicy};
 
 use crate::adapt::Governor;
 use crate::cond::Cond;

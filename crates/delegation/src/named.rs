@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use flashlock_locks::wait::WaitPolicy;
+use flashlock_locks::parts::wait::WaitPolicy;
 
 use crate::adapt::{Governor, Thresholds};
 use crate::config::{Config, Place};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::closure::rcl::{Lock, Section, acquire, assign, exec, release};
 use flashlock_locks::machine::Deadline;
-use flashlock_locks::wait::{SpinThenPark, WaitPolicy};
+use flashlock_locks::parts::wait::{SpinThenPark, WaitPolicy};
 
 use crate::Machine;
 use crate::adapt::Governor;

@@ -9,7 +9,7 @@ use std::thread;
 
 use common::{limited, server};
 use flashlock_delegation::{Delegated, Options, Server};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, Umwait, WaitPolicy};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, Umwait, WaitPolicy};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 5_000;

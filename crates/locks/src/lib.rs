@@ -6,19 +6,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`machine`], [`node`] | what a lock asks of a computer; the queue node |
-//! | [`raw`] | the interface that all locks share |
-//! | [`settle`] | the first use of a lock in a forked child |
-//! | [`side`] | side blocks: state for which a lock has no room |
-//! | [`wait`] | waiting policies: spin, spin-then-park, park |
-//! | [`policy`] | admission policies for shuffling locks |
-//! | [`flash`], [`spin`], [`queue`], [`shuffle`], [`numa`], [`malthusian`] | the locks |
-//! | [`closure`] | closure locks, which run a function under the lock, and the interface that they share |
-//! | [`rw`] | the readers-writer locks, and the interface that they share |
+//! | [`machine`] | what a lock asks of a computer: words, queue nodes, places, clocks, events, settings |
+//! | [`parts`] | what locks are made of, each once |
+//! | [`mutex`], [`rw`], [`closure`] | the locks: mutexes, readers-writer locks, closure locks |
 //! | [`cond`], [`sem`] | the condition variable, the semaphore |
-//! | [`order`] | the order in which these wake their waiters |
-//! | [`catalogue`] | the list of locks that everything else is generated from |
-//! | [`event`] | the list of events that statistics are generated from |
+//! | [`catalogue`] | the lists of locks that everything else is generated from |
+//!
+//! Each uses only those above it in the table; `docs/architecture.md` has the picture, and `cargo xtask docs --check`
+//! checks it.
 //!
 //! A lock's state has two pieces, a word and a queue of up to four words. So it fits around the fields of a foreign
 //! object: the `__kind` of a `pthread_mutex_t` must stay where glibc expects it.
@@ -28,21 +23,8 @@
 pub mod catalogue;
 pub mod closure;
 pub mod cond;
-pub mod event;
-pub mod flash;
-mod list;
 pub mod machine;
-pub mod malthusian;
-pub mod node;
-pub mod numa;
-pub mod order;
-pub mod policy;
-pub mod queue;
-pub mod raw;
+pub mod mutex;
+pub mod parts;
 pub mod rw;
 pub mod sem;
-pub mod settle;
-pub mod shuffle;
-pub mod side;
-pub mod spin;
-pub mod wait;

@@ -14,10 +14,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{Handle, Word as _};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::Model;
 use crate::checker::Checker;
@@ -31,8 +31,8 @@ const OFFSET: u32 = Handle::RESERVED + 1;
 pub struct Arena<C: Checker> {
     nodes: Box<[Node<Model<C>>]>,
     blocks: RefCell<Vec<Box<Block<Model<C>>>>>,
-    /// The count of all locks that have no room for their own. It does not move either.
-    left: Box<LeftBehind<Model<C>>>,
+    /// The count of nodes left behind of all locks, which have no room for their own. It does not move either.
+    left: Box<Word<C>>,
     /// The drain word of all locks, on which writers wait for readers to leave. It does not move either.
     drain: Box<Word<C>>,
     books: RefCell<Books>,
@@ -72,14 +72,14 @@ impl<C: Checker> Arena<C> {
         let drain = Box::new(Word::new(0));
         drain.tag(Field::Drain);
         let blocks = RefCell::default();
-        Self { nodes, blocks, left: Box::default(), drain, books, order: C::Atomic::new(0), recycles }
+        Self { nodes, blocks, left: Box::new(Word::new(0)), drain, books, order: C::Atomic::new(0), recycles }
     }
 
     /// The count of nodes left behind.
-    pub fn left(&self) -> &'static LeftBehind<Model<C>> {
-        let left: *const LeftBehind<Model<C>> = &raw const *self.left;
+    pub fn left(&self) -> LeftBehind<Model<C>> {
+        let left: *const Word<C> = &raw const *self.left;
         // SAFETY: as for nodes.
-        unsafe { &*left }
+        LeftBehind(unsafe { &*left })
     }
 
     /// The word that readers change when they have left.

@@ -6,10 +6,11 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
-use flashlock_locks::event::Event;
+use flashlock_locks::cond::{CondQueue, Morph, Outcome};
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Deadline, Word as _};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::adoption::{Chain, pass_baton};
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 

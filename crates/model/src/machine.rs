@@ -3,11 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use flashlock_locks::event::Event;
-use flashlock_locks::machine::{Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::machine::{Beside, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
 
 use crate::checker::Checker;
 use crate::kernel;
@@ -164,12 +163,12 @@ impl<C: Checker> Machine for Model<C> {
         World::<C>::current(|world| world.setup.tunables)
     }
 
-    fn left_behind(_lock: *const Word<C>) -> &'static LeftBehind<Self> {
-        World::<C>::current(|world| world.arena.left())
-    }
-
-    fn drain_word(_lock: *const Word<C>) -> &'static Word<C> {
-        World::<C>::current(|world| world.arena.drain_word())
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word<C>) -> &'static Word<C> {
+        World::<C>::current(|world| match which {
+            Beside::LeftBehind => world.arena.left().0,
+            Beside::Drain => world.arena.drain_word(),
+        })
     }
 
     fn urgent() -> bool {

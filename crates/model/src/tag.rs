@@ -6,22 +6,23 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::cond::fifo::CondQueue;
-use flashlock_locks::flash::FlashQueue;
 use flashlock_locks::machine;
-use flashlock_locks::malthusian::lifo_cr::LifoQueue;
-use flashlock_locks::malthusian::loiter::LoiterQueue;
-use flashlock_locks::node::Node;
-use flashlock_locks::numa::cohort::CohortQueue;
-use flashlock_locks::numa::cohort::global::{McsRest, TicketWords};
-use flashlock_locks::queue::clh::ClhQueue;
-use flashlock_locks::queue::culling::CullingQueue;
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::mutex::flash::FlashQueue;
+use flashlock_locks::mutex::malthusian::lifo_cr::LifoQueue;
+use flashlock_locks::mutex::malthusian::loiter::LoiterQueue;
+use flashlock_locks::mutex::numa::cohort::CohortQueue;
+use flashlock_locks::mutex::numa::cohort::global::{McsRest, TicketWords};
+use flashlock_locks::mutex::queue::clh::ClhQueue;
+use flashlock_locks::mutex::spin::ticket::TicketQueue;
+use flashlock_locks::parts::queue::culling::CullingQueue;
+use flashlock_locks::parts::shuffle::ShflQueue;
+use flashlock_locks::parts::side::Side;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::futex::FutexRwState;
 use flashlock_locks::rw::shfl::ShflRwState;
 use flashlock_locks::sem::SemQueue;
-use flashlock_locks::shuffle::ShflQueue;
-use flashlock_locks::side::{Block, Name, Side};
-use flashlock_locks::spin::ticket::TicketQueue;
 
 use crate::Model;
 use crate::checker::Checker;

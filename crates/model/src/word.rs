@@ -36,7 +36,7 @@ pub enum Field {
     RwWriters,
     /// `CstRwState::side`, `CohortQueue::side`.
     RwSide,
-    /// `Machine::drain_word`.
+    /// `Beside::Drain`.
     Drain,
     /// `CohortQueue::home`.
     CohortHome,

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, FIRST_EPOCH, Local, Tunables, Word as _};
 
 use crate::arena::Arena;

@@ -1,8 +1,8 @@
 //! # Evidence: measured costs
 //!
-//! For locks that decide by evidence ([`flash`](flashlock_locks::flash)): the cost of a pause, of getting a cache line
-//! that another CPU has written, and of sleeping. Each is measured where it happens anyway. The one exception is the
-//! waker's cost of the wake-up call, which is a constant.
+//! For locks that decide by evidence ([`flash`](flashlock_locks::mutex::flash)): the cost of a pause, of getting a
+//! cache line that another CPU has written, and of sleeping. Each is measured where it happens anyway. The one
+//! exception is the waker's cost of the wake-up call, which is a constant.
 //!
 //! **A line's transfer.** A polling waiter times each look. If the look shows that the lock was taken or released since
 //! the last one, the line came from another CPU, and the look took as long as the transfer. A preemption or an

@@ -8,12 +8,11 @@
 //! 64 for each entry, and one for each thread that is giving up at that moment. A line of the table is written only
 //! when a waiter gives up, or when one that gave up is found. Threads that queue only read it, each from its own cache.
 
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::machine::ConstWord as _;
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::{ConstWord as _, Word as _};
 
-use crate::machine::{Native, Sink, Word32};
+use crate::machine::Word32;
 use crate::registry;
 
 /// log2 of the number of counts.
@@ -29,11 +28,10 @@ fn index(address: usize, bits: u32) -> usize {
     (spread >> (u64::BITS - bits)) as usize
 }
 
-/// The count of the lock at this address.
-pub fn count<S: Sink>(lock: *const Word32) -> &'static LeftBehind<Native<S>> {
-    const { assert!(size_of::<LeftBehind<Native<S>>>() == size_of::<AtomicU32>()) };
-    // SAFETY: `LeftBehind` is a transparent word, which is a transparent `AtomicU32`, for any `S`.
-    unsafe { &*(&raw const registry::get().left[index(lock.addr(), BITS)]).cast() }
+/// The count of nodes left behind in the queue of the lock at this address.
+#[inline]
+pub fn count(lock: *const Word32) -> &'static Word32 {
+    &registry::get().left[index(lock.addr(), BITS)]
 }
 
 /// How many nodes are left behind in all queues together.
@@ -57,7 +55,7 @@ impl Padded {
     }
 }
 
-/// [`Machine::drain_word`](flashlock_locks::machine::Machine::drain_word)
+/// The word on which a writer of the lock at this address waits for readers to leave.
 pub fn drain_word(lock: *const Word32) -> &'static Word32 {
     &registry::get().drain[index(lock.addr(), DRAIN_WORDS_BITS)].0
 }

@@ -3,11 +3,12 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
-use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked, Word};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::machine::{
+    Beside, ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked, Word,
+};
 
 use crate::alone::{self, is_alone};
 use crate::{
@@ -298,12 +299,12 @@ impl<S: Sink> Machine for Native<S> {
         settings::tunables()
     }
 
-    fn left_behind(lock: *const Word32) -> &'static LeftBehind<Self> {
-        left::count(lock)
-    }
-
-    fn drain_word(lock: *const Word32) -> &'static Word32 {
-        left::drain_word(lock)
+    #[inline]
+    fn beside(which: Beside, lock: *const Word32) -> &'static Word32 {
+        match which {
+            Beside::LeftBehind => left::count(lock),
+            Beside::Drain => left::drain_word(lock),
+        }
     }
 
     fn admit_distributed() -> bool {

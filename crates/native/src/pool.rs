@@ -1,9 +1,9 @@
 //! # The pools: queue nodes, and blocks of locks
 //!
-//! Two pools: [queue nodes](Slot), and the [blocks](flashlock_locks::side::Block) in which locks keep state that has no
-//! room elsewhere. A thread takes a node from here when it must wait. The pools work alike but never exchange pieces.
-//! Both are type-stable and never unmapped, so a stale handle still names a valid node, and never a block. All copies
-//! of this code in a process share both pools: their words are in the [`registry`].
+//! Two pools: [queue nodes](Slot), and the [blocks](flashlock_locks::machine::block::Block) in which locks keep state
+//! that has no room elsewhere. A thread takes a node from here when it must wait. The pools work alike but never
+//! exchange pieces. Both are type-stable and never unmapped, so a stale handle still names a valid node, and never a
+//! block. All copies of this code in a process share both pools: their words are in the [`registry`].
 //!
 //! Pieces come in chunks that double in size. The first chunk is part of the registry: half a megabyte of address
 //! space, which takes memory only as pieces are used, lowest numbers first. So the first [`FIRST`] simultaneous waiters
@@ -31,8 +31,8 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::Handle;
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{self, Name};
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::node::Node;
 
 use crate::machine::{Native, NoStats, Sink};
 use crate::registry::{self, Registry};
@@ -293,7 +293,7 @@ impl BlockSlot {
 
 impl Piece for BlockSlot {
     fn link(&self) -> &AtomicU32 {
-        &self.0[offset_of!(side::Block<Native<NoStats>>, pool_next) / size_of::<AtomicU32>()]
+        &self.0[offset_of!(Block<Native<NoStats>>, pool_next) / size_of::<AtomicU32>()]
     }
 
     fn pool(registry: &'static Registry) -> (&'static Pool<Self>, &'static [Self; FIRST as usize]) {
@@ -303,8 +303,8 @@ impl Piece for BlockSlot {
 
 /// The block with this name.
 #[inline]
-pub fn block<S: Sink>(name: Name) -> &'static side::Block<Native<S>> {
-    const { assert!(size_of::<side::Block<Native<S>>>() == size_of::<BlockSlot>()) };
+pub fn block<S: Sink>(name: Name) -> &'static Block<Native<S>> {
+    const { assert!(size_of::<Block<Native<S>>>() == size_of::<BlockSlot>()) };
     let slot: &BlockSlot = at(name.word() - BLOCKS_FROM);
     // SAFETY: a block is made of atomic words, fills the slot, and its layout does not depend on `S`.
     unsafe { &*(&raw const *slot).cast() }

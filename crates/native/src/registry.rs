@@ -51,7 +51,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use flashlock_locks::machine::ConstWord as _;
+
 use crate::left;
+use crate::machine::Word32;
 use crate::pool::{BlockSlot, FIRST, Pool, Slot};
 use crate::sys;
 
@@ -93,7 +96,7 @@ pub struct Registry {
     /// The last epoch that was given out in this process or in an ancestor. Not wiped on fork.
     pub(crate) last_epoch: AtomicU32,
     /// Counts of nodes left behind (see [`left`]).
-    pub(crate) left: [AtomicU32; left::LENGTH],
+    pub(crate) left: [Word32; left::LENGTH],
     /// 1 if the kernel refuses to wipe the epoch in a forked child.
     unwiped: AtomicU32,
     /// How many readers-writer locks have distributed readers.
@@ -122,7 +125,7 @@ static OWN: Registry = Registry {
     nodes: Pool::new(),
     blocks: Pool::new(),
     last_epoch: AtomicU32::new(0),
-    left: [const { AtomicU32::new(0) }; left::LENGTH],
+    left: [const { Word32::ZERO }; left::LENGTH],
     unwiped: AtomicU32::new(0),
     apart: AtomicU32::new(0),
     drain: [const { left::Padded::zero() }; left::DRAIN_WORDS],

@@ -16,10 +16,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS, RwId};
 use flashlock_locks::catalogue::{DEFAULT, Facts, LOCKS, LockId, ORDERS, OptionId, OrderInfo, StandaloneId};
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::order::Order;
-use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS, RwId};
+use flashlock_locks::machine::order::Order;
 
 use crate::umwait;
 

@@ -1,7 +1,7 @@
 //! # Polling
 //!
-//! How waiters poll a word, by the rules of [`flashlock_locks::wait::polling`]. If a waiter finds that it has not been
-//! running for a while, another task wants its CPU. It stops polling at once, and lets other waiters know
+//! How waiters poll a word, by the rules of [`flashlock_locks::machine::polling`]. If a waiter finds that it has not
+//! been running for a while, another task wants its CPU. It stops polling at once, and lets other waiters know
 //! ([`crowded`]). The budget, one context-switch round trip, is measured in place: a waker notes the time, and the
 //! woken thread reads it.
 
@@ -11,8 +11,8 @@ use core::sync::atomic::{
     Ordering::{self, Relaxed},
 };
 
+use flashlock_locks::machine::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 use flashlock_locks::machine::{LONG_AGO, Patience};
-use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::{clock, evidence, sys, thread, umwait};
 

@@ -19,8 +19,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Relaxed},
 };
 
+use flashlock_locks::machine::polling::Contention;
 use flashlock_locks::machine::{Handle, Local as Kept, Word};
-use flashlock_locks::wait::polling::Contention;
 
 use crate::local::zeroed_per_thread;
 use crate::machine::Word32;

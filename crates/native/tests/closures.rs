@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::{CcSynch, Delegate, FlatCombining, RawClosure};
 use flashlock_locks::for_each_standalone_lock;
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_native::pool;
 use flashlock_native::{Native, NoStats};
 

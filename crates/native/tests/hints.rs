@@ -1,5 +1,5 @@
 //! Hints decide nothing: every lock excludes, and makes progress, while another thread scribbles on the
-//! [hints](flashlock_locks::node) of all queue nodes.
+//! [hints](flashlock_locks::machine::node) of all queue nodes.
 //!
 //! In a program, such stores come through stale handles, rarely and at unlucky moments. Here one thread makes them all
 //! the time, with any values, to every node, whatever its use. So the test finds a word that is a hint in one use of a
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::{Delegate, RawClosure};
 use flashlock_locks::machine::{Handle, Machine, Word};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Clock, Deadline};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::left;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::left;
 use flashlock_native::{Native, NoStats, Word32, left as counts, pool};
 
 const TRIES: u32 = 2_000;

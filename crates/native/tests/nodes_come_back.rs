@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Clock, Deadline, Machine, TimedOut};
-use flashlock_locks::numa::CTktTkt;
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::numa::CTktTkt;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Park;
 use flashlock_native::{Native, NoStats, Word32, pool};
 
 type Here = Native<NoStats>;

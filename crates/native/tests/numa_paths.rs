@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Word;
-use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::Mcscr;
+use flashlock_locks::mutex::numa::Cna;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::machine::Sink;
 use flashlock_native::{Native, Word32, numa};
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Machine, Tunables, Word};
-use flashlock_locks::policy::chosen::NAMES;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, Umwait};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::parts::policy::chosen::NAMES;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, Umwait};
 use flashlock_native::machine::Sink;
 use flashlock_native::{Native, Word32, near, numa, settings, spin};
 

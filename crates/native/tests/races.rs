@@ -8,11 +8,11 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
-use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::queue::mcs_tp::TimePublished;
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::mutex::malthusian::Mcscr;
+use flashlock_locks::parts::queue::service::TimePublished;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::{Spin, SpinThenPark};
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
-use flashlock_locks::wait::{Spin, SpinThenPark};
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, settings};
 
@@ -145,7 +145,7 @@ mod control {
     use std::sync::atomic::Ordering::Relaxed;
 
     use flashlock_locks::machine::{Deadline, TimedOut, Word as _};
-    use flashlock_locks::raw::RawLock;
+    use flashlock_locks::parts::raw::RawLock;
     use flashlock_native::Word32;
 
     use super::{Here, mutex};

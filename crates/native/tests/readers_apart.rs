@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use flashlock_locks::machine::{Clock, Deadline, Machine, Tunables};
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, Writer};
-use flashlock_locks::wait::SpinThenPark;
 use flashlock_native::{Native, NoStats};
 
 type M = Native<NoStats>;

@@ -2,7 +2,7 @@
 
 use flashlock_locks::catalogue::{LOCKS, STANDALONE};
 use flashlock_locks::closure::RawClosure;
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_native::{Native, Word32};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::{Native, NoStats, Word32, epoch, registry};
 
 type Here = Native<NoStats>;

@@ -14,10 +14,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
-use flashlock_locks::event::Event;
+use flashlock_locks::cond::{CondQueue, Morph, Outcome};
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::adoption::{Chain, pass_baton};
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::sem::Slept;
 use flashlock_native::{Word32, clock};
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};

@@ -17,8 +17,8 @@ use core::sync::atomic::{
 use flashlock_locks::catalogue::LockId;
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::Machine;
-use flashlock_locks::policy::Chosen;
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::policy::Chosen;
+use flashlock_locks::parts::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};

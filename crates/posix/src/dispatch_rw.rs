@@ -9,10 +9,10 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
+use flashlock_locks::catalogue::rw::{RW_DEFAULT, RwId};
 use flashlock_locks::for_each_rw_lock;
 use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::rw::RawRwLock;
-use flashlock_locks::rw::catalogue::{RW_DEFAULT, RwId};
 use flashlock_native::settings::{self, RwChoice};
 #[cfg(feature = "stats")]
 use flashlock_native::{Counting, stats};

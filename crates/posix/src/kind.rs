@@ -6,7 +6,7 @@
 
 use core::hint::cold_path;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 const TYPE: u32 = 3;
 const ROBUST: u32 = 0x10;

@@ -17,7 +17,7 @@ use core::hint::cold_path;
 use core::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Clock, Deadline, Machine};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::{Word32, holder, thread};
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec,

@@ -18,7 +18,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Machine};
 use flashlock_locks::rw::{RawRwLock, Reader, Refusal, Writer};
 use flashlock_native::{Word32, held, thread};

@@ -31,7 +31,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine};
 use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, queue::MOST};
 use flashlock_native::Word32;

@@ -9,8 +9,8 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::Release;
 
 use flashlock_locks::machine::{Machine, Word};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::{Polite, polite};
+use flashlock_locks::mutex::spin::{Polite, polite};
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::Word32;
 use libc::{EBUSY, pthread_spinlock_t};
 

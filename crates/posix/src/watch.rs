@@ -14,8 +14,8 @@
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Word;
+use flashlock_locks::machine::event::Event;
 use flashlock_native::stats::count;
 use flashlock_native::thread;
 use libc::{

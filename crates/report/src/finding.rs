@@ -4,7 +4,7 @@
 //! is not among them, and what collapsed. It names the winners whether or not they are locks of flashlock.
 
 use flashlock_locks::catalogue::DEFAULT;
-use flashlock_locks::rw::catalogue::RW_DEFAULT;
+use flashlock_locks::catalogue::rw::RW_DEFAULT;
 
 use crate::results::{Better, COLLAPSE, Group, Metric, Results};
 use crate::statistics::{Direction, Standing};

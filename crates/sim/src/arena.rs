@@ -17,9 +17,8 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 
 use flashlock_locks::machine::Handle;
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::node::Node;
 
 use crate::Sim;
 use crate::machine::Word;
@@ -32,7 +31,7 @@ pub(crate) const NODES: u32 = 1 << 14;
 pub(crate) const FREE_NODES: u32 = NODES - 2;
 /// Handles 0 and 1 name no node.
 const FIRST: u32 = Handle::RESERVED + 1;
-/// The size of the block: nodes, placed objects, and at its end the [side blocks](flashlock_locks::side).
+/// The size of the block: nodes, placed objects, and at its end the [side blocks](flashlock_locks::parts::side).
 const BYTES: usize = 32 << 20;
 /// The number of side blocks.
 pub(crate) const BLOCKS: u32 = 1 << 12;
@@ -117,8 +116,8 @@ impl Arena {
     }
 
     /// The count of nodes left behind, one for all locks, in the last node's line.
-    pub(crate) fn left(&self) -> &'static LeftBehind<Sim> {
-        // SAFETY: the line is in the block for ever (invariant 1), and the count is a word (invariant 2).
+    pub(crate) fn left(&self) -> &'static Word {
+        // SAFETY: the line is in the block for ever (invariant 1), and it consists of words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 1).cast().as_ref() }
     }
 

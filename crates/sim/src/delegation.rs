@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use flashlock_locks::closure::rcl::{self, Head, Lock, Pass, Roster, Section, Slot, Worker};
 use flashlock_locks::machine::Word as _;
-use flashlock_locks::wait::WaitPolicy;
+use flashlock_locks::parts::wait::WaitPolicy;
 
 use crate::machine::{Sim, Word};
 use crate::program::{disable_preemption, now, thread_number};

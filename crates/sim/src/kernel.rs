@@ -33,9 +33,9 @@ mod scheduling;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use flashlock_locks::event::Event as LockEvent;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::side::Name;
+use flashlock_locks::machine::block::Name;
+use flashlock_locks::machine::event::Event as LockEvent;
 
 use crate::arena::Arena;
 use crate::description::Description;

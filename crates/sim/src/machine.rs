@@ -7,11 +7,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
-use flashlock_locks::machine::{ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked};
-use flashlock_locks::node::Node;
-use flashlock_locks::side::{Block, Name};
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::machine::block::{Block, Name};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::machine::{
+    Beside, ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked,
+};
 
 use crate::access::{access, spend};
 use crate::arena::{Arena, BLOCKS, FREE_NODES, NODES};
@@ -357,12 +358,12 @@ impl Machine for Sim {
         with(|kernel| kernel.tunables)
     }
 
-    fn left_behind(_lock: *const Word) -> &'static LeftBehind<Self> {
-        with(|kernel| kernel.arena.left())
-    }
-
-    fn drain_word(_lock: *const Word) -> &'static Word {
-        with(|kernel| kernel.arena.drain_word())
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word) -> &'static Word {
+        with(|kernel| match which {
+            Beside::LeftBehind => kernel.arena.left(),
+            Beside::Drain => kernel.arena.drain_word(),
+        })
     }
 
     fn recent_stall() -> u32 {

@@ -1,6 +1,6 @@
 //! # Polling
 //!
-//! How a simulated thread waits for a word to change, by the rules of [`flashlock_locks::wait::polling`].
+//! How a simulated thread waits for a word to change, by the rules of [`flashlock_locks::machine::polling`].
 //!
 //! On machines with `umwait`, a waiter that may rest (`wait=umwait`) uses that instruction after its first polls. On
 //! other machines it polls.
@@ -11,8 +11,8 @@
 
 use std::sync::atomic::Ordering;
 
+use flashlock_locks::machine::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
 use flashlock_locks::machine::{LONG_AGO, Look, Machine as _, Patience, Word as _};
-use flashlock_locks::wait::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
 
 use crate::access::spend;
 use crate::kernel::Kernel;

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
+use flashlock_locks::machine::polling::Contention;
 use flashlock_locks::machine::{Handle, Local};
-use flashlock_locks::wait::polling::Contention;
 
 use crate::Ps;
 use crate::access::{Look, Reads};

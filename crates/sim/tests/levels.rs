@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use common::Log;
 use flashlock_locks::machine::{Machine, Tunables, Word as _};
-use flashlock_locks::numa::{Cst, Hmcs};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::side::{MOST, Side};
-use flashlock_locks::wait::{Spin, SpinThenPark};
+use flashlock_locks::mutex::numa::{Cst, Hmcs};
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::side::{MOST, Side};
+use flashlock_locks::parts::wait::{Spin, SpinThenPark};
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
 
 /// Limits of hand-offs within a core and within a NUMA node.

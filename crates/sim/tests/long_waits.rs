@@ -5,15 +5,15 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use flashlock_locks::event::Event;
 use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Tunables, Word as _};
-use flashlock_locks::malthusian::{Mcscr, Mcscrn};
-use flashlock_locks::queue::{Mcs, McsTp};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::Futex;
-use flashlock_locks::wait::Spin;
+use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
+use flashlock_locks::mutex::queue::{Mcs, McsTp};
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Spin;
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
 
 /// How often the second of two threads sleeps while the first one holds the lock for 100 ms. Each has a CPU of its own.

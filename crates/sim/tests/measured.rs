@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Outcome, Region, Sim, Use, Word, compute, delay, nap, now};

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 
 use common::{Log, simulation, taken_away, tiny};
 use flashlock_locks::machine::{Machine, Patience, Word as _};
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Futex;
-use flashlock_locks::wait::Spin;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Spin;
 use flashlock_sim::{
     Description, Options, Placed, Region, Sim, Simulation, Why, Word, compute, delay, nap, now, thread_number,
 };

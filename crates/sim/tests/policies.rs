@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use common::Log;
 use flashlock_locks::catalogue::OptionId;
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::policy::chosen::NAMES;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::parts::policy::chosen::NAMES;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_sim::{
     Description, Options, Outcome, Region, Sim, Simulation, Word, compute, now, set_priority, thread_node,
     thread_number,

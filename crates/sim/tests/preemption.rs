@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Machine, Patience, Word as _};
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::Spin;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Spin;
 use flashlock_sim::{
     Outcome, Sim, Word, compute, disable_preemption, enable_preemption, nap, now, thread_cpu, thread_number,
 };

@@ -10,10 +10,10 @@ use common::{at_rest, taken_away};
 use flashlock_busted::Busted;
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Tas;
-use flashlock_locks::wait::Umwait;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::mutex::spin::Tas;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Umwait;
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, Word, compute, nap};
 
 struct Lock<L: RawLock<Sim>> {

@@ -216,8 +216,8 @@ fn a_broken_lock_is_caught() {
 /// A writer gets in among readers that never leave the lock empty.
 #[test]
 fn writers_do_not_starve() {
+    use flashlock_locks::parts::wait::SpinThenPark;
     use flashlock_locks::rw::ShflRw;
-    use flashlock_locks::wait::SpinThenPark;
     type L = ShflRw<SpinThenPark>;
     let machine = Description::find("2x18x2").expect("a machine of ours");
     let mut simulation = Simulation::new(&machine, Options::default());

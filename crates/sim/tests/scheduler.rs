@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Clock, Deadline, Machine, Patience, Unparked, Word as _};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Tas;
+use flashlock_locks::mutex::spin::Tas;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::description::Hypervisor;
 use flashlock_sim::{Description, Placed, Sim, Simulation, Word, compute, nap, now, thread_cpu};
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use common::{at_rest, taken_away};
 use flashlock_locks::machine::Machine;
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, Umwait, WaitPolicy};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, Umwait, WaitPolicy};
 use flashlock_sim::delegation::{Served, Servers};
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, delay, nap, now};
 

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Machine, Patience, Word as _};
-use flashlock_locks::malthusian::{LifoCr, Mcscr};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::{Clh, Mcs, Qspin};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait;
+use flashlock_locks::mutex::malthusian::{LifoCr, Mcscr};
+use flashlock_locks::mutex::numa::Cna;
+use flashlock_locks::mutex::queue::{Clh, Mcs, Qspin};
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait;
 use flashlock_sim::description::Umwait;
 use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
 

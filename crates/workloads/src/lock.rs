@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::machine::{Machine, Word};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 
 use crate::ground::OwnLine;
 

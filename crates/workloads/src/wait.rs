@@ -2,8 +2,9 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::cond::{Chain, CondQueue, Morph, Outcome, pass_baton};
+use flashlock_locks::cond::{CondQueue, Morph, Outcome};
 use flashlock_locks::machine::{Machine, Patience, Unparked, Word};
+use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::sem::{Entry, SemQueue, Semaphore, Slept};
 
 use crate::lock::Lock;

@@ -3,9 +3,9 @@
 
 use std::thread;
 
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::machine::Native;
 use flashlock_workloads::key_value::Mix;
 use flashlock_workloads::lock_torture::{Habits, Seldom};

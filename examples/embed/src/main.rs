@@ -11,11 +11,11 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::thread;
 
-use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::ConstWord as _;
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::{Native, Word32};
 
 /// A value that one thread at a time may use. `L` is any mutex of the catalogue

@@ -1,9 +1,9 @@
 //! A shared object that has flashlock's locks in it, as any library might. The test beside it loads it twice.
 
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::Qspin;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::Shfl;
+use flashlock_locks::mutex::numa::Cna;
+use flashlock_locks::mutex::queue::Qspin;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::{Native, NoStats, Word32, registry};
 
 type Machine = Native<NoStats>;

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_native::stats::{self, Block, Totals};
 use rustix::io::FdFlags;
 

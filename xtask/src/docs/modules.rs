@@ -111,7 +111,7 @@ impl Module {
     }
 
     /// The file of a module that is named without a path: one within this one, one beside it whose items it uses, or
-    /// one of the crate's. Else it is an item.
+    /// one that it imports. Else it is an item.
     fn near(&self, name: &str) -> Option<String> {
         let name = name.trim_start_matches("mod@");
         let path = self.path();
@@ -119,8 +119,20 @@ impl Module {
         let beside = || beside().filter(|_| names(&self.code, &format!("{name}::")));
         file(&[&path[..], &[name]].concat())
             .or_else(beside)
-            .or_else(|| file(&[name]))
+            .or_else(|| self.imported(name))
             .filter(|file| *file != self.source)
+    }
+
+    /// The file of a module of the crate that is imported by this name, or that has the imported item of its own name.
+    fn imported(&self, name: &str) -> Option<String> {
+        let imports = self.code.split(';').filter_map(|statement| statement.rsplit_once("use crate::"));
+        imports.into_iter().find_map(|(_, import)| {
+            let (path, items) = import.split_once('{').or_else(|| import.rsplit_once("::")).unwrap_or(("", import));
+            items.split([',', '}']).any(|item| item.trim() == name).then_some(())?;
+            let path: Vec<&str> = path.split("::").filter(|part| !part.is_empty()).collect();
+            let module = [&path[..], &[name]].concat();
+            file(&module).or_else(|| if path.last() == Some(&name) { file(&path) } else { None })
+        })
     }
 }
 
@@ -188,7 +200,8 @@ mod tests {
 
     fn module(source: &str, body: &str) -> Module {
         let code = format!(
-            "//! # {source}\n{}\nfn HELD() {{ shuffler::walk() }}",
+            "//! # {source}\n{}\nuse crate::parts::settle::{{a, settle}};\nuse crate::parts::shuffle::shuffler;\n\
+             fn HELD() {{ line::x(wait::y) }}",
             body.replace('\n', "\n//! ").replacen("", "//! ", 1)
         );
         Module::of(source, code).expect("a heading")
@@ -202,32 +215,40 @@ mod tests {
     #[test]
     fn a_module_begins_with_a_heading() {
         let code = "//! # TAS: polite\n//!\n//! **Idea.** x\n//! ## State\n\nuse x;\n//! no";
-        let module = Module::of("spin/tas.rs", code.to_owned()).expect("a heading");
+        let module = Module::of("mutex/spin/tas.rs", code.to_owned()).expect("a heading");
         assert_eq!((module.heading.as_str(), module.body.as_str()), ("TAS: polite", "**Idea.** x\n## State"));
-        assert!(Module::of("spin/tas.rs", "use x;".to_owned()).is_none());
+        assert!(Module::of("mutex/spin/tas.rs", "use x;".to_owned()).is_none());
     }
 
     #[test]
     fn links_to_modules_and_their_items_lead_to_their_pages() {
         for (source, body, expected) in [
-            ("numa/cna.rs", "as [`aside`](crate::queue::culling), so", "as [`aside`](<queue/culling.rs>), so"),
-            ("malthusian/mcscrn.rs", "[MCSCR](super::mcscr) is", "[MCSCR](<malthusian/mcscr.rs>) is"),
-            ("numa/hmcs.rs", "a [cohort\nlock](super::cohort)", "a [cohort\nlock](<numa/cohort/mod.rs>)"),
-            ("numa/cna.rs", "[`X`](crate::wait::left::MAX)", "[`X`](<wait/left.rs>)"),
             (
-                "queue/qspin/mod.rs",
+                "mutex/numa/cna.rs",
+                "as [`aside`](crate::parts::queue::culling), so",
+                "as [`aside`](<parts/queue/culling.rs>), so",
+            ),
+            ("mutex/malthusian/mcscrn.rs", "[MCSCR](super::mcscr) is", "[MCSCR](<mutex/malthusian/mcscr.rs>) is"),
+            ("mutex/numa/hmcs.rs", "a [cohort\nlock](super::cohort)", "a [cohort\nlock](<mutex/numa/cohort/mod.rs>)"),
+            ("mutex/numa/cna.rs", "[`X`](crate::parts::wait::left::MAX)", "[`X`](<parts/wait/left.rs>)"),
+            (
+                "mutex/queue/qspin/mod.rs",
                 "in [`mod@line`], [`wait`]",
-                "in [`line`](<queue/qspin/line.rs>), [`wait`](<queue/qspin/wait.rs>)",
+                "in [`line`](<mutex/queue/qspin/line.rs>), [`wait`](<mutex/queue/qspin/wait.rs>)",
             ),
-            ("numa/cohort/mod.rs", "those of [`settle`]", "those of [`settle`](<settle.rs>)"),
+            ("mutex/numa/cohort/mod.rs", "those of [`settle`]", "those of [`settle`](<parts/settle.rs>)"),
             (
-                "policy/mod.rs",
-                "the [shuffler] is\n\n[shuffler]: crate::shuffle::shuffler",
-                "the [shuffler](<shuffle/shuffler.rs>) is",
+                "parts/policy/mod.rs",
+                "the [shuffler] is\n\n[shuffler]: crate::parts::shuffle::shuffler",
+                "the [shuffler](<parts/shuffle/shuffler.rs>) is",
             ),
-            ("shuffle/spin.rs", "reordered: [`shuffler`]", "reordered: [`shuffler`](<shuffle/shuffler.rs>)"),
-            ("queue/mcs.rs", "[`front`], [`HELD`], [`H`](Self::HELD)", "`front`, `HELD`, `H`"),
-            ("queue/mcs.rs", "[models](../models.md#why)", "[models](<../models.md#why>)"),
+            (
+                "mutex/shuffle/spin.rs",
+                "reordered: [`shuffler`]",
+                "reordered: [`shuffler`](<parts/shuffle/shuffler.rs>)",
+            ),
+            ("mutex/queue/mcs.rs", "[`front`], [`HELD`], [`H`](Self::HELD)", "`front`, `HELD`, `H`"),
+            ("mutex/queue/mcs.rs", "[models](../models.md#why)", "[models](<../models.md#why>)"),
         ] {
             assert_eq!(linked(source, body).expect(body), expected);
         }
@@ -235,8 +256,8 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_an_error() {
-        for target in ["super::no_such_lock", "crate::wait::left::NO_SUCH_ITEM", "nowhere.md"] {
-            let error = linked("queue/mcs.rs", &format!("[x]({target})")).expect_err(target);
+        for target in ["super::no_such_lock", "crate::parts::wait::left::NO_SUCH_ITEM", "nowhere.md"] {
+            let error = linked("mutex/queue/mcs.rs", &format!("[x]({target})")).expect_err(target);
             assert!(error.to_string().contains(target), "{error}");
         }
     }
@@ -244,9 +265,9 @@ mod tests {
     #[test]
     fn brackets_that_are_no_links_stay() {
         for body in ["next ─> [A] ──> [B]", "a[`b", "[x](https://example.org)", "see [`x`](https://a.org) now"] {
-            assert_eq!(linked("queue/mcs.rs", body).expect(body), body);
+            assert_eq!(linked("mutex/queue/mcs.rs", body).expect(body), body);
         }
         let picture = "a\n```text\n [`b`](super::c)\n```\nd";
-        assert_eq!(linked("queue/mcs.rs", picture).expect(picture), picture);
+        assert_eq!(linked("mutex/queue/mcs.rs", picture).expect(picture), picture);
     }
 }

@@ -23,21 +23,21 @@ const WITHOUT: [(&str, Edit); 8] = [
     ("no-second-look", edit(ARRIVAL, "M::pause(pause.max(stay));", "M::pause(stay);")),
     ("no-growing-pause", edit(ARRIVAL, "poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);", "")),
     ("no-early-end", edit(ARRIVAL, "if poll.moves >= TOO_HOT {", "if poll.moves >= 1000 * TOO_HOT {")),
-    ("no-stay", edit("crates/locks/src/flash/stay.rs", "(left == 0).then_some(cost)", "None")),
+    ("no-stay", edit("crates/locks/src/mutex/flash/stay.rs", "(left == 0).then_some(cost)", "None")),
     ("no-nap", edit(HEAD, "M::relax(nap.min(left().max(1)));", "")),
     (
         "no-offers",
         edit(
-            "crates/locks/src/flash/evidence.rs",
+            "crates/locks/src/mutex/flash/evidence.rs",
             "const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;",
             "const PATIENCE: core::ops::RangeInclusive<u32> = 0..=0;",
         ),
     ),
     ("no-haste", edit(HEAD, "patience = M::sleep_cost();", "")),
-    ("no-way-made", edit("crates/locks/src/flash/release.rs", "if makes_way {", "if false && makes_way {")),
+    ("no-way-made", edit("crates/locks/src/mutex/flash/release.rs", "if makes_way {", "if false && makes_way {")),
 ];
-const ARRIVAL: &str = "crates/locks/src/flash/arrival.rs";
-const HEAD: &str = "crates/locks/src/flash/head.rs";
+const ARRIVAL: &str = "crates/locks/src/mutex/flash/arrival.rs";
+const HEAD: &str = "crates/locks/src/mutex/flash/head.rs";
 
 /// Builds them all.
 pub(super) fn libraries() -> Result<Vec<Library>> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use flashlock_locks::catalogue::StandaloneId;
 use flashlock_locks::closure::{CcSynch, FlatCombining};
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_rivals::functions::{Call, Init};
 use flashlock_rivals::mutex::Guard;
 use flashlock_rivals::{Code, Functions, Rival, SHIM_INIT, SHIM_LOCK, SHIM_UNLOCK};

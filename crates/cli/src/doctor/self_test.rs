@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS};
 use flashlock_locks::catalogue::{DEFAULT, LOCKS};
-use flashlock_locks::event::Event;
-use flashlock_locks::rw::catalogue::{RW_DEFAULT, RW_LOCKS};
+use flashlock_locks::machine::event::Event;
 use flashlock_native::settings;
 use flashlock_native::stats::{self, Block, Totals};
 use flashlock_report::units;

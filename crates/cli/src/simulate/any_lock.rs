@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::mem::offset_of;
 use std::rc::Rc;
 
+use flashlock_locks::catalogue::rw::RwId;
 use flashlock_locks::catalogue::{LockId, StandaloneId};
 use flashlock_locks::closure::rcl;
 use flashlock_locks::closure::{RawClosure, Request};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::rw::catalogue::RwId;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::{Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
-use flashlock_locks::wait::{Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice};
 use flashlock_sim::delegation::Servers;

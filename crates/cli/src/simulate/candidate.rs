@@ -1,8 +1,8 @@
 //! A lock to be simulated: a mutex, a readers-writer lock, or a lock that unmodified programs cannot use.
 
+use flashlock_locks::catalogue::rw::{RW_LOCKS, RwId};
 use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::rw::catalogue::{RW_LOCKS, RwId};
 use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice, UMWAIT, parse, parse_rw, parse_standalone};
 use flashlock_sim::Description;
 use flashlock_workloads::wait::Waiting;

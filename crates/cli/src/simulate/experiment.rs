@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_sim::delegation::{Served, Servers};
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Place, Sim, Simulation};

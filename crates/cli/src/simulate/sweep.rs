@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use flashlock_locks::catalogue::PRINCIPAL;
-use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_locks::catalogue::rw::RW_LOCKS;
 use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;

@@ -5,9 +5,9 @@
 //! | file | holds | a new one is |
 //! |---|---|---|
 //! | `mutexes` | [`for_each_lock!`](crate::for_each_lock) | its file, and one row |
-//! | `rw/catalogue` | [`for_each_rw_lock!`](crate::for_each_rw_lock): [readers-writer locks](crate::rw::catalogue) | the same |
+//! | [`rw`](mod@rw) | [`for_each_rw_lock!`](crate::for_each_rw_lock): readers-writer locks | the same |
 //! | [`standalone`] | [`for_each_standalone_lock!`](crate::for_each_standalone_lock): locks that no program can be run under | the same |
-//! | [`options`] | [`for_each_option!`](crate::for_each_option) | one row, and its name in the rows of the locks that take it |
+//! | [`options`] | what is known of the options of [`for_each_option!`](crate::for_each_option) | one row [there](crate::machine::options), and its name in the rows of the locks that take it |
 //! | [`claims`] | what locks promise | a claim, and its name in rows |
 //! | [`exceptions`] | what locks cannot do, in groups | a group, and its name in rows |
 
@@ -15,13 +15,14 @@ pub mod claims;
 pub mod exceptions;
 mod mutexes;
 pub mod options;
+pub mod rw;
 pub mod standalone;
 
 use core::ops::Deref;
 
 pub use claims::Claim;
 pub use exceptions::Exception;
-pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo, Tunables};
+pub use options::{OPTIONS, ORDERS, OptionId, OptionInfo, OrderInfo};
 pub use standalone::{STANDALONE, StandaloneId, StandaloneInfo};
 
 use crate::for_each_lock;
@@ -148,7 +149,7 @@ impl LockId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rw::catalogue::RW_LOCKS;
+    use crate::catalogue::rw::RW_LOCKS;
 
     #[test]
     fn ids_index_the_list_and_names_are_found() {

@@ -9,94 +9,94 @@
 macro_rules! for_each_lock {
     ($use:path) => {
         $use! {
-            (Tas, "tas", [stp => $crate::spin::Tas], {
+            (Tas, "tas", [stp => $crate::mutex::spin::Tas], {
                 title: "test-and-set with back-off",
                 paper: "Anderson, TPDS 1990; back-off as in Malthusian Locks, section 5.1",
-                source: "spin/tas.rs",
+                source: "mutex/spin/tas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: waiters may be passed over without bound",
                 strict: false, claims: [], options: [],
                 exceptions: [],
             }),
-            (Futex, "futex", [park => $crate::spin::Futex], {
+            (Futex, "futex", [park => $crate::mutex::spin::Futex], {
                 title: "three-state futex lock, what glibc does",
                 paper: "Drepper, Futexes Are Tricky, 2011, section 5",
-                source: "spin/futex.rs",
+                source: "mutex/spin/futex.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a running thread passes sleepers over without bound",
                 strict: false, claims: [], options: [],
                 exceptions: [],
             }),
-            (Ticket, "ticket", [spin => $crate::spin::Ticket], {
+            (Ticket, "ticket", [spin => $crate::mutex::spin::Ticket], {
                 title: "ticket lock with proportional back-off",
                 paper: "Reed & Kanodia, CACM 1979; Mellor-Crummey & Scott, TOCS 1991, algorithm 2",
-                source: "spin/ticket.rs",
+                source: "mutex/spin/ticket.rs",
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
-            (Hbo, "hbo", [spin => $crate::spin::Hbo], {
+            (Hbo, "hbo", [spin => $crate::mutex::spin::Hbo], {
                 title: "test-and-set that backs off for longer from another NUMA node",
                 paper: "Radovic & Hagersten, HPCA 2003",
-                source: "spin/hbo.rs",
+                source: "mutex/spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
                 strict: false, claims: [Local], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE, POLLS],
             }),
             (Clh, "clh", [
-                stp => $crate::queue::Clh<$crate::wait::SpinThenPark>,
-                spin => $crate::queue::Clh<$crate::wait::Spin>,
-                park => $crate::queue::Clh<$crate::wait::Park>,
-                umwait => $crate::queue::Clh<$crate::wait::Umwait>
+                stp => $crate::mutex::queue::Clh<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::queue::Clh<$crate::parts::wait::Spin>,
+                park => $crate::mutex::queue::Clh<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::queue::Clh<$crate::parts::wait::Umwait>
             ], {
                 title: "queue lock, each waiter on the node of the one before it",
                 paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP "
                        "2001",
-                source: "queue/clh.rs",
+                source: "mutex/queue/clh.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcs, "mcs", [
-                stp => $crate::queue::Mcs<$crate::wait::SpinThenPark>,
-                spin => $crate::queue::Mcs<$crate::wait::Spin>,
-                park => $crate::queue::Mcs<$crate::wait::Park>,
-                umwait => $crate::queue::Mcs<$crate::wait::Umwait>
+                stp => $crate::mutex::queue::Mcs<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::queue::Mcs<$crate::parts::wait::Spin>,
+                park => $crate::mutex::queue::Mcs<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::queue::Mcs<$crate::parts::wait::Umwait>
             ], {
                 title: "queue lock, each waiter on its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991",
-                source: "queue/mcs.rs",
+                source: "mutex/queue/mcs.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (McsTp, "mcs-tp", [
-                stp => $crate::queue::McsTp<$crate::wait::SpinThenPark>,
-                spin => $crate::queue::McsTp<$crate::wait::Spin>,
-                park => $crate::queue::McsTp<$crate::wait::Park>,
-                umwait => $crate::queue::McsTp<$crate::wait::Umwait>
+                stp => $crate::mutex::queue::McsTp<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::queue::McsTp<$crate::parts::wait::Spin>,
+                park => $crate::mutex::queue::McsTp<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::queue::McsTp<$crate::parts::wait::Umwait>
             ], {
                 title: "MCS that passes over waiters that do not run",
                 paper: "He, Scherer & Scott, HiPC 2005",
-                source: "queue/mcs_tp.rs",
+                source: "mutex/queue/mcs_tp.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "no: a preempted waiter loses its place",
                 strict: true, claims: [], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Cna, "cna", [
-                stp => $crate::numa::Cna<$crate::wait::SpinThenPark>,
-                spin => $crate::numa::Cna<$crate::wait::Spin>,
-                park => $crate::numa::Cna<$crate::wait::Park>,
-                umwait => $crate::numa::Cna<$crate::wait::Umwait>
+                stp => $crate::mutex::numa::Cna<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::numa::Cna<$crate::parts::wait::Spin>,
+                park => $crate::mutex::numa::Cna<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::numa::Cna<$crate::parts::wait::Umwait>
             ], {
                 title: "compact NUMA-aware queue lock",
                 paper: "Dice & Kogan, EuroSys 2019, sections 4-6",
-                source: "numa/cna.rs",
+                source: "mutex/numa/cna.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
                 fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
@@ -104,23 +104,23 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (CBoMcs, "c-bo-mcs", [
-                stp => $crate::numa::CBoMcs<$crate::wait::SpinThenPark>,
-                spin => $crate::numa::CBoMcs<$crate::wait::Spin>,
-                park => $crate::numa::CBoMcs<$crate::wait::Park>,
-                umwait => $crate::numa::CBoMcs<$crate::wait::Umwait>
+                stp => $crate::mutex::numa::CBoMcs<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::numa::CBoMcs<$crate::parts::wait::Spin>,
+                park => $crate::mutex::numa::CBoMcs<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::numa::CBoMcs<$crate::parts::wait::Umwait>
             ], {
                 title: "an MCS lock for each NUMA node, below a word to contend for",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
-                source: "numa/cohort/mod.rs",
+                source: "mutex/numa/cohort/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "no: a NUMA node may take the lock again and again, without bound",
                 strict: true, claims: [Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (CTktTkt, "c-tkt-tkt", [spin => $crate::numa::CTktTkt], {
+            (CTktTkt, "c-tkt-tkt", [spin => $crate::mutex::numa::CTktTkt], {
                 title: "a ticket lock for each NUMA node, below a ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
-                source: "numa/cohort/mod.rs",
+                source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true,
                 fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
@@ -128,10 +128,10 @@ macro_rules! for_each_lock {
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
-            (CPtlTkt, "c-ptl-tkt", [spin => $crate::numa::CPtlTkt], {
+            (CPtlTkt, "c-ptl-tkt", [spin => $crate::mutex::numa::CPtlTkt], {
                 title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015; Dice, SPAA 2011",
-                source: "numa/cohort/mod.rs",
+                source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
                 fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
@@ -140,28 +140,28 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Hmcs, "hmcs", [
-                stp => $crate::numa::Hmcs<$crate::wait::SpinThenPark>,
-                spin => $crate::numa::Hmcs<$crate::wait::Spin>,
-                park => $crate::numa::Hmcs<$crate::wait::Park>,
-                umwait => $crate::numa::Hmcs<$crate::wait::Umwait>
+                stp => $crate::mutex::numa::Hmcs<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::numa::Hmcs<$crate::parts::wait::Spin>,
+                park => $crate::mutex::numa::Hmcs<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::numa::Hmcs<$crate::parts::wait::Umwait>
             ], {
                 title: "hierarchical MCS: a queue for each NUMA node, below one for all",
                 paper: "Chabbi, Fagan & Mellor-Crummey, PPoPP 2015",
-                source: "numa/hmcs.rs",
+                source: "mutex/numa/hmcs.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn",
                 strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Cst, "cst", [
-                stp => $crate::numa::Cst<$crate::wait::SpinThenPark>,
-                spin => $crate::numa::Cst<$crate::wait::Spin>,
-                park => $crate::numa::Cst<$crate::wait::Park>,
-                umwait => $crate::numa::Cst<$crate::wait::Umwait>
+                stp => $crate::mutex::numa::Cst<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::numa::Cst<$crate::parts::wait::Spin>,
+                park => $crate::mutex::numa::Cst<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::numa::Cst<$crate::parts::wait::Umwait>
             ], {
                 title: "a queue for each NUMA node, below one for all, with sleepers aside",
                 paper: "Kashyap, Min & Kim, USENIX ATC 2017",
-                source: "numa/cst.rs",
+                source: "mutex/numa/cst.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
                 fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends "
@@ -170,28 +170,28 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Qspin, "qspin", [
-                stp => $crate::queue::Qspin<$crate::wait::SpinThenPark>,
-                spin => $crate::queue::Qspin<$crate::wait::Spin>,
-                park => $crate::queue::Qspin<$crate::wait::Park>,
-                umwait => $crate::queue::Qspin<$crate::wait::Umwait>
+                stp => $crate::mutex::queue::Qspin<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::queue::Qspin<$crate::parts::wait::Spin>,
+                park => $crate::mutex::queue::Qspin<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::queue::Qspin<$crate::parts::wait::Umwait>
             ], {
                 title: "the Linux kernel's queued spinlock, four bytes",
                 paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
-                source: "queue/qspin/mod.rs",
+                source: "mutex/queue/qspin/mod.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "yes: first come, first served, except one waiter that need not queue",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (QspinCna, "qspin-cna", [
-                stp => $crate::numa::QspinCna<$crate::wait::SpinThenPark>,
-                spin => $crate::numa::QspinCna<$crate::wait::Spin>,
-                park => $crate::numa::QspinCna<$crate::wait::Park>,
-                umwait => $crate::numa::QspinCna<$crate::wait::Umwait>
+                stp => $crate::mutex::numa::QspinCna<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::numa::QspinCna<$crate::parts::wait::Spin>,
+                park => $crate::mutex::numa::QspinCna<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::numa::QspinCna<$crate::parts::wait::Umwait>
             ], {
                 title: "CNA in the Linux kernel's queued spinlock, four bytes",
                 paper: "Kogan & Dice, patch series v10, patches 3-5, and the replies to it, 2020",
-                source: "numa/qspin_cna.rs",
+                source: "mutex/numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
                 fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= "
@@ -201,14 +201,14 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscr, "mcscr", [
-                stp => $crate::malthusian::Mcscr<$crate::wait::SpinThenPark>,
-                spin => $crate::malthusian::Mcscr<$crate::wait::Spin>,
-                park => $crate::malthusian::Mcscr<$crate::wait::Park>,
-                umwait => $crate::malthusian::Mcscr<$crate::wait::Umwait>
+                stp => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::Spin>,
+                park => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::Umwait>
             ], {
                 title: "MCS that lets few threads circulate and keeps the others passive",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
-                source: "malthusian/mcscr.rs",
+                source: "mutex/malthusian/mcscr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false,
                 fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
@@ -216,30 +216,36 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Mcscrn, "mcscrn", [
-                stp => $crate::malthusian::Mcscrn<$crate::wait::SpinThenPark>,
-                spin => $crate::malthusian::Mcscrn<$crate::wait::Spin>,
-                park => $crate::malthusian::Mcscrn<$crate::wait::Park>,
-                umwait => $crate::malthusian::Mcscrn<$crate::wait::Umwait>
+                stp => $crate::mutex::malthusian::Mcscrn<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::malthusian::Mcscrn<$crate::parts::wait::Spin>,
+                park => $crate::mutex::malthusian::Mcscrn<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::malthusian::Mcscrn<$crate::parts::wait::Umwait>
             ], {
                 title: "MCSCR whose circulating threads run on one NUMA node",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
-                source: "malthusian/mcscrn.rs",
+                source: "mutex/malthusian/mcscrn.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (Loiter, "loiter", [
-                stp => $crate::malthusian::Loiter<
-                    $crate::queue::Mcs<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark
+                stp => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::queue::Mcs<$crate::parts::wait::SpinThenPark>, $crate::parts::wait::SpinThenPark
                 >,
-                spin => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Spin>, $crate::wait::Spin>,
-                park => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Park>, $crate::wait::Park>,
-                umwait => $crate::malthusian::Loiter<$crate::queue::Mcs<$crate::wait::Umwait>, $crate::wait::Umwait>
+                spin => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::queue::Mcs<$crate::parts::wait::Spin>, $crate::parts::wait::Spin
+                >,
+                park => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::queue::Mcs<$crate::parts::wait::Park>, $crate::parts::wait::Park
+                >,
+                umwait => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::queue::Mcs<$crate::parts::wait::Umwait>, $crate::parts::wait::Umwait
+                >
             ], {
                 title: "a word that arrivals may take; behind it an MCS queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
-                source: "malthusian/loiter.rs",
+                source: "mutex/malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false,
                 fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first "
@@ -248,16 +254,22 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LoiterCna, "loiter-cna", [
-                stp => $crate::malthusian::Loiter<
-                    $crate::numa::Cna<$crate::wait::SpinThenPark>, $crate::wait::SpinThenPark
+                stp => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::numa::Cna<$crate::parts::wait::SpinThenPark>, $crate::parts::wait::SpinThenPark
                 >,
-                spin => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Spin>, $crate::wait::Spin>,
-                park => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Park>, $crate::wait::Park>,
-                umwait => $crate::malthusian::Loiter<$crate::numa::Cna<$crate::wait::Umwait>, $crate::wait::Umwait>
+                spin => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::numa::Cna<$crate::parts::wait::Spin>, $crate::parts::wait::Spin
+                >,
+                park => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::numa::Cna<$crate::parts::wait::Park>, $crate::parts::wait::Park
+                >,
+                umwait => $crate::mutex::malthusian::Loiter<
+                    $crate::mutex::numa::Cna<$crate::parts::wait::Umwait>, $crate::parts::wait::Umwait
+                >
             ], {
                 title: "a word that arrivals may take; behind it a CNA queue",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
-                source: "malthusian/loiter.rs",
+                source: "mutex/malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
                 fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, "
@@ -267,46 +279,46 @@ macro_rules! for_each_lock {
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (LifoCr, "lifo-cr", [
-                stp => $crate::malthusian::LifoCr<$crate::wait::SpinThenPark>,
-                spin => $crate::malthusian::LifoCr<$crate::wait::Spin>,
-                park => $crate::malthusian::LifoCr<$crate::wait::Park>,
-                umwait => $crate::malthusian::LifoCr<$crate::wait::Umwait>
+                stp => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::Spin>,
+                park => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::Umwait>
             ], {
                 title: "stack of waiters: the newest is next, and now and then the eldest",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
-                source: "malthusian/lifo_cr.rs",
+                source: "mutex/malthusian/lifo_cr.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "in the long run: the eldest waiter is served once in eldest= releases",
                 strict: true, claims: [Serves, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
-            (ShflSpin, "shfl-spin", [spin => $crate::shuffle::ShflSpin], {
+            (ShflSpin, "shfl-spin", [spin => $crate::mutex::shuffle::ShflSpin], {
                 title: "non-blocking ShflLock: NUMA-aware, one store to release",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 41-57",
-                source: "shuffle/spin.rs",
+                source: "mutex/shuffle/spin.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter contends alone",
                 strict: true, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Policy],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Shfl, "shfl", [
-                stp => $crate::shuffle::Shfl<$crate::wait::SpinThenPark>,
-                spin => $crate::shuffle::Shfl<$crate::wait::Spin>,
-                park => $crate::shuffle::Shfl<$crate::wait::Park>,
-                umwait => $crate::shuffle::Shfl<$crate::wait::Umwait>
+                stp => $crate::mutex::shuffle::Shfl<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::mutex::shuffle::Shfl<$crate::parts::wait::Spin>,
+                park => $crate::mutex::shuffle::Shfl<$crate::parts::wait::Park>,
+                umwait => $crate::mutex::shuffle::Shfl<$crate::parts::wait::Umwait>
             ], {
                 title: "blocking ShflLock: NUMA-aware, for any number of threads",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 33-69",
-                source: "shuffle/shfl.rs",
+                source: "mutex/shuffle/shfl.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
                 strict: false, claims: [Serves, Bounded, Local], options: [Bound, Shuffles, Ahead, Policy],
                 exceptions: [],
             }),
-            (Flash, "flash", [stp => $crate::flash::Flash], {
+            (Flash, "flash", [stp => $crate::mutex::flash::Flash], {
                 title: "running threads may take it; one waiter contends, others sleep",
                 paper: "this project; parts after Dice, Malthusian Locks, EuroSys 2017",
-                source: "flash/mod.rs",
+                source: "mutex/flash/mod.rs",
                 bytes: 16, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false, fair: "bounded: after bound= microseconds the first waiter is handed the lock",
                 strict: false, claims: [Serves, Bounded, Twice], options: [Bound],

@@ -8,34 +8,34 @@ use core::ops::Deref;
 use super::Facts;
 
 /// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is
-/// `mutex` for a [`RawLock`](crate::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure), `served`
-/// for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
+/// `mutex` for a [`RawLock`](crate::parts::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure),
+/// `served` for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
 /// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
 #[macro_export]
 macro_rules! for_each_standalone_lock {
     ($use:path) => {
         $use! {
-            (Null, "null", mutex, [spin => $crate::spin::Null], {
+            (Null, "null", mutex, [spin => $crate::mutex::spin::Null], {
                 title: "no lock: to measure what a benchmark itself takes",
                 paper: "lock benchmarks",
-                source: "spin/null.rs",
+                source: "mutex/spin/null.rs",
                 bytes: 0, bytes_per_waiter: 0, atomics: 0,
                 fair: "nobody waits",
                 apart: "excludes nobody: for benchmarks, not in the preload",
             }),
-            (Cas, "cas", mutex, [spin => $crate::spin::Cas], {
+            (Cas, "cas", mutex, [spin => $crate::mutex::spin::Cas], {
                 title: "CAS in a loop: what papers call a spinlock",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012, figure 6",
-                source: "spin/cas.rs",
+                source: "mutex/spin/cas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics: 1,
                 fair: "no: the first attempt after a release wins",
                 apart: "collapses under contention: to compare with, not in the preload",
             }),
             (FlatCombining, "flat-combining", closure, [
-                stp => $crate::closure::FlatCombining<$crate::wait::SpinThenPark>,
-                spin => $crate::closure::FlatCombining<$crate::wait::Spin>,
-                park => $crate::closure::FlatCombining<$crate::wait::Park>,
-                umwait => $crate::closure::FlatCombining<$crate::wait::Umwait>
+                stp => $crate::closure::FlatCombining<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::closure::FlatCombining<$crate::parts::wait::Spin>,
+                park => $crate::closure::FlatCombining<$crate::parts::wait::Park>,
+                umwait => $crate::closure::FlatCombining<$crate::parts::wait::Umwait>
             ], {
                 title: "records of requests; the lock holder runs all of them",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
@@ -45,10 +45,10 @@ macro_rules! for_each_standalone_lock {
                 apart: "closure API only: not in the preload",
             }),
             (CcSynch, "cc-synch", closure, [
-                stp => $crate::closure::CcSynch<$crate::wait::SpinThenPark>,
-                spin => $crate::closure::CcSynch<$crate::wait::Spin>,
-                park => $crate::closure::CcSynch<$crate::wait::Park>,
-                umwait => $crate::closure::CcSynch<$crate::wait::Umwait>
+                stp => $crate::closure::CcSynch<$crate::parts::wait::SpinThenPark>,
+                spin => $crate::closure::CcSynch<$crate::parts::wait::Spin>,
+                park => $crate::closure::CcSynch<$crate::parts::wait::Park>,
+                umwait => $crate::closure::CcSynch<$crate::parts::wait::Umwait>
             ], {
                 title: "queue of requests; the first request's thread runs those of the others",
                 paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
@@ -58,10 +58,10 @@ macro_rules! for_each_standalone_lock {
                 apart: "closure API only: not in the preload",
             }),
             (Rcl, "rcl", served, [
-                stp => $crate::wait::SpinThenPark,
-                spin => $crate::wait::Spin,
-                park => $crate::wait::Park,
-                umwait => $crate::wait::Umwait
+                stp => $crate::parts::wait::SpinThenPark,
+                spin => $crate::parts::wait::Spin,
+                park => $crate::parts::wait::Park,
+                umwait => $crate::parts::wait::Umwait
             ], {
                 title: "a cache line for each client's request; a server thread runs all of them",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012",
@@ -140,7 +140,7 @@ impl StandaloneId {
 mod tests {
     use super::*;
     use crate::catalogue::LockId;
-    use crate::rw::catalogue::RwId;
+    use crate::catalogue::rw::RwId;
 
     #[test]
     fn ids_index_the_list_and_names_are_nobody_elses() {

@@ -62,10 +62,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{RawClosure, Request, answer, publish, serve};
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::state;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::state;
-use crate::wait::{self, SpinThenPark, WaitPolicy};
+use crate::parts::wait::{self, SpinThenPark, WaitPolicy};
 
 /// How many requests a combiner runs, its own included, before another thread takes over (`h` in the paper).
 const BOUND: u32 = 64;

@@ -73,10 +73,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{RawClosure, Request, answer, publish, serve};
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Local, Machine, Patience, Word};
-use crate::node::{Node, state};
-use crate::wait::{SpinThenPark, WaitPolicy};
+use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -158,8 +158,8 @@ impl<M: Machine> Record<M> {
         &self.node.prev
     }
 
-    /// The pass in which it was used last. A [hint](crate::node): with a wrong value it leaves the list too early or
-    /// too late.
+    /// The pass in which it was used last. A [hint](crate::machine::node): with a wrong value it leaves the list too
+    /// early or too late.
     fn used(self) -> &'static M::Word {
         &self.node.since
     }

@@ -66,9 +66,9 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 pub use cc_synch::CcSynch;
 pub use flat_combining::FlatCombining;
 
+use crate::machine::node::Node;
 use crate::machine::{Machine, Word};
-use crate::node::Node;
-use crate::wait::{WaitPolicy, tell};
+use crate::parts::wait::{WaitPolicy, tell};
 
 /// Work to be done under a lock. It is the head of a record on the stack of the thread that asks; the function knows
 /// the rest of the record.

@@ -8,8 +8,8 @@
 //! first waiter off the queue. A broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on
 //! there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is that of glibc's
 //! condition variable: a count of references, and the destroyer waits for it. The order in which signals call the
-//! waiters can be chosen ([`Order`](crate::order::Order)): first in, first out, the default, or mostly last in, first
-//! out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
+//! waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out, the default, or mostly last
+//! in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -45,14 +45,14 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::cond::chain::{Chain, claimed, tell, until_notified};
-use crate::event::Event;
-use crate::list::List;
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::node::{Node, state};
-use crate::policy::{Admission, Chosen};
-use crate::settle::settle;
-use crate::spin::Futex;
+use crate::mutex::spin::Futex;
+use crate::parts::adoption::{Chain, claimed, tell, until_notified};
+use crate::parts::list::List;
+use crate::parts::policy::{Admission, Chosen};
+use crate::parts::settle::settle;
 
 /// Bit of `refs`: the destroyer waits for the others to leave.
 const DESTROYING: u32 = 1 << 31;
@@ -72,10 +72,10 @@ pub struct CondQueue<M: Machine> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Signalled: acquire the mutex, then call [`pass_baton`](crate::cond::pass_baton) with what this holds.
+    /// Signalled: acquire the mutex, then call [`pass_baton`](crate::parts::adoption::pass_baton) with what this holds.
     Signaled(Option<Handle>),
     /// Moved to the mutex's lock by a broadcast: finish with
-    /// [`RawLock::lock_adopted`](crate::raw::RawLock::lock_adopted).
+    /// [`RawLock::lock_adopted`](crate::parts::raw::RawLock::lock_adopted).
     Moved(Handle),
     /// The deadline has passed, and no signal was consumed.
     TimedOut,
@@ -83,7 +83,7 @@ pub enum Outcome {
 
 /// What a broadcast does with the waiters of a mutex, which is named by its address.
 pub trait Morph {
-    /// [`RawLock::adopt`](crate::raw::RawLock::adopt) of the mutex's lock.
+    /// [`RawLock::adopt`](crate::parts::raw::RawLock::adopt) of the mutex's lock.
     fn adopt(&self, mutex: u64, chain: Chain);
 }
 

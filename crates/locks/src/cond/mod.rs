@@ -1,7 +1,5 @@
 //! Condition variables.
 
-pub mod chain;
 pub mod fifo;
 
-pub use chain::{Chain, pass_baton};
 pub use fifo::{Busy, CondQueue, Morph, Outcome};

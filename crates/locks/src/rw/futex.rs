@@ -53,7 +53,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Unparked, Word};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 

@@ -1,14 +1,13 @@
 //! # Readers-writer locks
 //!
-//! Any number of readers, or one writer. Like a [`RawLock`](crate::raw::RawLock), such a lock is a type without values:
-//! its state is made of words, passed by reference, and all-zero is a free lock.
+//! Any number of readers, or one writer. Like a [`RawLock`](crate::parts::raw::RawLock), such a lock is a type without
+//! values: its state is made of words, passed by reference, and all-zero is a free lock.
 //!
 //! | file | lock |
 //! |---|---|
 //! | [`shfl`] | `shfl-rw`: one counter, and one queue for readers and writers, which waiters reorder |
 //! | [`cst`] | `cst-rw`: distributed counters, one for each NUMA node or part of it, in a side block that is made when readers meet |
 //! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the stock lock |
-//! | [`catalogue`] | the list of these locks, from which everything else is generated |
 //!
 //! ## Which thread goes first
 //! If readers never wait for a waiting writer, writers starve. If readers always wait for one, a deadlock is possible:
@@ -20,7 +19,6 @@
 
 use crate::machine::{Deadline, Machine};
 
-pub mod catalogue;
 pub mod cst;
 pub mod futex;
 pub mod shfl;

@@ -14,10 +14,10 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Machine, Patience, Word};
-use crate::node::{Node, state};
-use crate::queue::link::handle_in;
+use crate::parts::queue::link::handle_in;
 
 /// Bit of a waiter's state: the node is in the list. Set and cleared only by the thread at the list.
 pub(super) const LISTED: u32 = 1 << 4;

@@ -11,10 +11,10 @@
 //! its permit visible, and then calls a waiter. The list of sleepers only says which one. There is no lock to wait for:
 //! a post that finds another thread at the list looks at the queue nodes themselves, all of them if need be. A node
 //! says for which semaphore its thread waits. **Source.** POSIX.1-2017, `sem_*`. The list and its order: Dice,
-//! *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::order::Order)). Permits go to the thread that takes them
-//! first, as in glibc's semaphore. That keeps a semaphore that is used as a mutex from passing from sleeper to sleeper.
-//! A waiter announces itself before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss, Futexes and
-//! Furwocks*, OLS 2002.
+//! *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::machine::order::Order)). Permits go to the thread that
+//! takes them first, as in glibc's semaphore. That keeps a semaphore that is used as a mutex from passing from sleeper
+//! to sleeper. A waiter announces itself before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss,
+//! Futexes and Furwocks*, OLS 2002.
 //!
 //! ## State
 //! | `word` | meaning |
@@ -49,8 +49,8 @@
 //! 6. A post touches the semaphore for the last time in the step that makes its permit visible; afterwards it touches
 //!    only nodes. Until then the post is under way, and nobody may destroy its semaphore. A wait touches the semaphore
 //!    only until it returns.
-//! 7. In a forked child a list from before the fork belongs to nobody ([`settle`](crate::settle)). It is dropped, with
-//!    everything that stopped threads were doing, but not the permits.
+//! 7. In a forked child a list from before the fork belongs to nobody ([`settle`](crate::parts::settle)). It is
+//!    dropped, with everything that stopped threads were doing, but not the permits.
 //!
 //! ## No permit is left beside a sleeping waiter
 //! **Theorem.** Let any number of threads be stopped, each at any instruction of a post or a wait. When all others have
@@ -97,12 +97,12 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::event::Event;
-use crate::list::List;
+use crate::machine::event::Event;
+use crate::machine::node::state;
 use crate::machine::{Handle, Machine, Word};
-use crate::node::state;
+use crate::parts::list::List;
+use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, call_one, help, is_at, is_listed, kind};
-use crate::settle::try_settle;
 
 /// The largest number of permits.
 pub const MOST: u32 = i32::MAX as u32;
@@ -142,7 +142,7 @@ pub(super) const fn permits(word: u32) -> u32 {
 pub struct SemQueue<M: Machine> {
     head: M::Word,
     tail: M::Word,
-    /// [`settle`](crate::settle::settle)'s.
+    /// [`settle`](crate::parts::settle::settle)'s.
     pub(super) epoch: M::Word,
 }
 
@@ -391,7 +391,7 @@ impl<M: Machine> Semaphore<'_, M> {
         });
     }
 
-    /// Drops the list of another process (invariant 7). Only [`settle`](crate::settle) calls this.
+    /// Drops the list of another process (invariant 7). Only [`settle`](crate::parts::settle) calls this.
     pub(super) fn drop_list(self) {
         self.queue.head.store(0, Relaxed);
         self.queue.tail.store(0, Relaxed);
@@ -422,8 +422,8 @@ impl<M: Machine> Semaphore<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::bench::Bench;
-    use crate::queue::link::Link;
+    use crate::machine::bench::Bench;
+    use crate::parts::queue::link::Link;
     use crate::sem::call::prepare;
 
     /// Nodes that wait, in a lock's queue (then their state is PARKED) or for the semaphore, each linked to the next.

@@ -5,12 +5,12 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::node::state;
+use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
-use crate::settle::try_settle;
 
 /// How long (µs) a thread naps while another thread of a forked child drops the list of the parent process.
 const PAUSE: u32 = 50;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Field, Loom, Op, Setup, Weaken};

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::Chain;
-use flashlock_locks::cond::chain::{claimed, until_notified};
+use flashlock_locks::machine::node::{is_head, state};
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
-use flashlock_locks::node::{is_head, state};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::adoption::{claimed, until_notified};
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::loom::{Depth, Loomed, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::{is_head, state};
 use flashlock_locks::machine::{Handle, Machine as _, Word as _};
-use flashlock_locks::malthusian::{Mcscr, Mcscrn};
-use flashlock_locks::node::{is_head, state};
-use flashlock_locks::numa::Cna;
-use flashlock_locks::queue::culling::CullingQueue;
-use flashlock_locks::queue::link::Link;
-use flashlock_locks::wait::left::SWEEP_AT;
-use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::Cna;
+use flashlock_locks::parts::queue::culling::CullingQueue;
+use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::wait::left::SWEEP_AT;
+use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;

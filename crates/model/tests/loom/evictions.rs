@@ -1,10 +1,10 @@
 //! Waiters that are passed over because they do not run: `mcs-tp`, and `evict=1` of MCSCR and MCSCRN.
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::{Mcscr, Mcscrn};
-use flashlock_locks::queue::McsTp;
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
+use flashlock_locks::mutex::queue::McsTp;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;

@@ -1,12 +1,12 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
-use flashlock_locks::flash::Flash;
-use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::{Cna, QspinCna};
-use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::{Cna, QspinCna};
+use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::mutex::spin::{Futex, Hbo, Tas, Ticket};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::{self, Preemptions};
 
@@ -93,5 +93,5 @@ fn loiter_grants() {
         overdue,
         crate::common::sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]),
     )
-    .shows(&[flashlock_locks::event::Event::Grant]);
+    .shows(&[flashlock_locks::machine::event::Event::Grant]);
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use flashlock_locks::event::Event;
-use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
-use flashlock_locks::flash::stay::CALL;
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
+use flashlock_locks::mutex::flash::stay::CALL;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{explore, find};
 use flashlock_model::meddle::Meddler;

@@ -1,9 +1,9 @@
 //! MCSCRN: another NUMA node becomes home while somebody joins.
 
-use flashlock_locks::event::Event;
-use flashlock_locks::malthusian::Mcscrn;
-use flashlock_locks::malthusian::mcscrn::FewestAtHome;
-use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::Mcscrn;
+use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
+use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::{explore, find};
 

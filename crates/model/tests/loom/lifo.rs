@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Word as _};
-use flashlock_locks::malthusian::LifoCr;
-use flashlock_locks::malthusian::lifo_cr::LifoQueue;
-use flashlock_locks::node::state;
-use flashlock_locks::wait::left::SWEEP_AT;
-use flashlock_locks::wait::{Park, SpinThenPark};
+use flashlock_locks::mutex::malthusian::LifoCr;
+use flashlock_locks::mutex::malthusian::lifo_cr::LifoQueue;
+use flashlock_locks::parts::wait::left::SWEEP_AT;
+use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Loom, Setup};
@@ -51,7 +51,7 @@ pub(crate) fn pushed_as_the_stack_is_popped() {
         })
     };
     mutex.unlock();
-    <LifoCr<Park> as flashlock_locks::raw::RawLock<Loom>>::lock_adopted(&mutex.word, &mutex.queue, asleep[0]);
+    <LifoCr<Park> as flashlock_locks::parts::raw::RawLock<Loom>>::lock_adopted(&mutex.word, &mutex.queue, asleep[0]);
     mutex.unlock();
     all_done(&mutex, [pusher]);
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use flashlock_locks::event::Event;
-use flashlock_locks::malthusian::{Mcscr, Mcscrn};
-use flashlock_locks::numa::{CBoMcs, Cna, Cst, Hmcs};
-use flashlock_locks::queue::{Mcs, McsTp};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::{CBoMcs, Cna, Cst, Hmcs};
+use flashlock_locks::mutex::queue::{Mcs, McsTp};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Field, Op, Setup, Weaken};

@@ -3,14 +3,14 @@
 
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::flash::Flash;
-use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::node::state;
-use flashlock_locks::numa::{Cna, QspinCna};
-use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::node::state;
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::{Cna, QspinCna};
+use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::mutex::spin::{Futex, Hbo, Tas, Ticket};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::find;
 use flashlock_model::{Field, Op, Setup, Weaken};

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::policy::HighestFirst;
-use flashlock_locks::shuffle::shuffler::walk;
+use flashlock_locks::parts::policy::HighestFirst;
+use flashlock_locks::parts::shuffle::shuffler::walk;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Loom, Setup};
 use loom::thread;

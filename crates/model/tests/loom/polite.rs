@@ -1,6 +1,6 @@
 //! The spinlock: exclusion, with claims and without, in zeroed memory and not; seeded bugs.
 
-use flashlock_locks::spin::Polite;
+use flashlock_locks::mutex::spin::Polite;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::find;
 use flashlock_model::{Field, Op, Setup, Weaken};

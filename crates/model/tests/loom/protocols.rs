@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::{Chain, Outcome};
+use flashlock_locks::cond::Outcome;
+use flashlock_locks::machine::node::{Node, SHUFFLER, state};
 use flashlock_locks::machine::{Handle, Machine, Word as _};
-use flashlock_locks::node::{Node, SHUFFLER, state};
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::shuffle::front::naming;
-use flashlock_locks::spin::Futex;
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::shuffle::front::naming;
+use flashlock_locks::parts::wait::Park;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
@@ -39,8 +40,8 @@ fn futex() {
 /// A hand-over that wakes nobody, of those locks whose waiters sleep on nodes.
 #[test]
 fn lost_wake_ups() {
-    use flashlock_locks::malthusian::{LifoCr, Mcscrn};
-    use flashlock_locks::queue::{Clh, McsTp};
+    use flashlock_locks::mutex::malthusian::{LifoCr, Mcscrn};
+    use flashlock_locks::mutex::queue::{Clh, McsTp};
 
     let unheard = Setup { fault: Some(Fault::NoWake(Field::NodeState)), ..SETUP };
     find("clh: a release wakes nobody", BOUND, unheard, sections::<Clh<Park>>(&[1, 1]));
@@ -70,12 +71,12 @@ fn last_frees<L: Lock>() {
 
 #[test]
 fn nothing_is_touched_after_release() {
-    use flashlock_locks::flash::Flash;
-    use flashlock_locks::malthusian::Mcscr;
-    use flashlock_locks::numa::{Cna, QspinCna};
-    use flashlock_locks::queue::{Mcs, Qspin};
-    use flashlock_locks::spin::{Tas, Ticket};
-    use flashlock_locks::wait::SpinThenPark;
+    use flashlock_locks::mutex::flash::Flash;
+    use flashlock_locks::mutex::malthusian::Mcscr;
+    use flashlock_locks::mutex::numa::{Cna, QspinCna};
+    use flashlock_locks::mutex::queue::{Mcs, Qspin};
+    use flashlock_locks::mutex::spin::{Tas, Ticket};
+    use flashlock_locks::parts::wait::SpinThenPark;
 
     let overdue = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
     explore("tas freed", BOUND, SETUP, last_frees::<Tas>);
@@ -128,7 +129,7 @@ fn two_aside<L: culling::TwoLists>() {
 
 #[test]
 fn cna() {
-    use flashlock_locks::numa::Cna;
+    use flashlock_locks::mutex::numa::Cna;
 
     let (two, leaver) = (Preemptions(2), culling::choice_against_leaver::<MutantCulling<GRANTS_GONE>>);
     explore("the mutants' skeleton", two, STAYS, || culling::recall_against_joiner::<MutantCulling<KEEPS>>(Three));

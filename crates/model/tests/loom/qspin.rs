@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::cond::Chain;
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::{Node, state};
 use flashlock_locks::machine::{Handle, Tunables, Word as _};
-use flashlock_locks::node::{Node, state};
-use flashlock_locks::numa::QspinCna;
-use flashlock_locks::queue::Qspin;
-use flashlock_locks::queue::link::Link;
-use flashlock_locks::queue::qspin::line::Line;
-use flashlock_locks::queue::qspin::word::{LOCKED, pending_mark, tail};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::mutex::numa::QspinCna;
+use flashlock_locks::mutex::queue::Qspin;
+use flashlock_locks::mutex::queue::qspin::line::Line;
+use flashlock_locks::mutex::queue::qspin::word::{LOCKED, pending_mark, tail};
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
@@ -199,7 +199,7 @@ fn head_leaves<L: OneWord>(secondary: &[u32]) {
     let joiner = joins(&front.mutex, 0);
     let threads = [come_back(&front.mutex, front.asleep.clone())];
     let (line, head) = (Line::<Loom> { word: &front.mutex.word }, front.head);
-    line.pass::<flashlock_locks::numa::qspin_cna::NodeFirst, Park>(head, unordered(head));
+    line.pass::<flashlock_locks::mutex::numa::qspin_cna::NodeFirst, Park>(head, unordered(head));
     front.mutex.visit();
     front.mutex.unlock();
     for thread in threads.into_iter().chain([joiner]) {
@@ -208,8 +208,8 @@ fn head_leaves<L: OneWord>(secondary: &[u32]) {
     assert_eq!(front.mutex.word.load(Relaxed), 0);
 }
 
-fn unordered(front: Handle) -> flashlock_locks::numa::qspin_cna::Order {
-    flashlock_locks::numa::qspin_cna::Order::NotUpTo(front)
+fn unordered(front: Handle) -> flashlock_locks::mutex::numa::qspin_cna::Order {
+    flashlock_locks::mutex::numa::qspin_cna::Order::NotUpTo(front)
 }
 
 fn check(name: &str, body: fn()) {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use flashlock_locks::event::Event;
-use flashlock_locks::queue::{Clh, McsTp};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::queue::{Clh, McsTp};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};

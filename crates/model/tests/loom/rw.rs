@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::tag::Tag;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::state;
+use flashlock_locks::machine::order::Order;
 use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::order::Order;
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::harness;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use flashlock_locks::cond::Chain;
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::{LEFT, state};
 use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
-use flashlock_locks::malthusian::loiter::{ARRIVAL, IMPATIENT, SLEEPS};
-use flashlock_locks::malthusian::{Loiter, Mcscr};
-use flashlock_locks::node::{LEFT, state};
-use flashlock_locks::numa::{Cna, QspinCna};
-use flashlock_locks::queue::{Mcs, Qspin};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::front::{GRANTED, named, naming};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::spin::Ticket;
-use flashlock_locks::wait::left::MAX;
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::mutex::malthusian::loiter::{ARRIVAL, IMPATIENT, SLEEPS};
+use flashlock_locks::mutex::malthusian::{Loiter, Mcscr};
+use flashlock_locks::mutex::numa::{Cna, QspinCna};
+use flashlock_locks::mutex::queue::{Mcs, Qspin};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::mutex::spin::Ticket;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::shuffle::front::{GRANTED, named, naming};
+use flashlock_locks::parts::wait::left::MAX;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
@@ -116,7 +116,7 @@ adopting! {
 
 /// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a
 /// deadlock.
-pub(crate) fn grant_against_doze<L: Lock<Queue = flashlock_locks::shuffle::ShflQueue<Loom>>>() {
+pub(crate) fn grant_against_doze<L: Lock<Queue = flashlock_locks::parts::shuffle::ShflQueue<Loom>>>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let asleep = sleepers(&[0]);
@@ -164,7 +164,7 @@ fn a_stale_grant_is_taken_back_by_one() {
 }
 
 /// The holder makes a sleeper the head and moves it to the word, while that one falls asleep, or its time is over.
-fn moved_to_the_word<L: Lock<Queue = flashlock_locks::shuffle::ShflQueue<Loom>>>() {
+fn moved_to_the_word<L: Lock<Queue = flashlock_locks::parts::shuffle::ShflQueue<Loom>>>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let me = sleepers(&[0])[0];

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::policy::SameNumaNode;
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::shuffle::front::{named, naming};
-use flashlock_locks::shuffle::shuffler::{has_role, start_at_head, walk};
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::parts::policy::SameNumaNode;
+use flashlock_locks::parts::shuffle::front::{named, naming};
+use flashlock_locks::parts::shuffle::shuffler::{has_role, start_at_head, walk};
+use flashlock_locks::parts::wait::Park;
 use flashlock_model::loom::explore;
 use flashlock_model::{Loom, Setup};
 use loom::thread;
@@ -160,7 +160,7 @@ fn against_the_head_that_leaves() {
         for handle in [head, second] {
             handle.node::<Loom>().batch.store(1, Relaxed);
         }
-        second.node::<Loom>().batch.store(flashlock_locks::node::SHUFFLER | 2, Relaxed);
+        second.node::<Loom>().batch.store(flashlock_locks::machine::node::SHUFFLER | 2, Relaxed);
         second.node::<Loom>().numa.store(0, Relaxed);
         nodes[2].node::<Loom>().numa.store(1, Relaxed);
         let leaves = {

@@ -3,8 +3,8 @@
 use flashlock_locks::catalogue::{LOCKS, LockId, STANDALONE};
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::WaitPolicy;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::WaitPolicy;
 use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;

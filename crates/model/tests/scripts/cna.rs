@@ -1,10 +1,10 @@
 //! CNA's hand-overs, as §4–6 of the paper tell them.
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::culling::CullingLock;
-use flashlock_locks::wait::Park;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::numa::cna::SameNode;
+use flashlock_locks::parts::queue::culling::CullingLock;
+use flashlock_locks::parts::wait::Park;
 
 use crate::script::{NO, Script, YES, play, world};
 
@@ -131,7 +131,7 @@ fn shuffle_reduction() {
 /// and releasing.
 #[test]
 fn a_node_number_that_is_refreshed() {
-    use flashlock_locks::queue::succession::Succession;
+    use flashlock_locks::parts::queue::succession::Succession;
     use flashlock_model::Shuttle;
 
     static REFRESHED: Tunables = Tunables { refresh: 3, ..Tunables::DEFAULT };

@@ -1,10 +1,10 @@
 //! MCSCR's active circulating set and its passive list (Malthusian Locks, §4).
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::mcscr::Fewest;
-use flashlock_locks::queue::culling::CullingLock;
-use flashlock_locks::wait::Park;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::mcscr::Fewest;
+use flashlock_locks::parts::queue::culling::CullingLock;
+use flashlock_locks::parts::wait::Park;
 
 use crate::script::{NO, Script, YES, play, world};
 

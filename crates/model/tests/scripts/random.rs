@@ -2,14 +2,14 @@
 //! same, after each step.
 
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::LifoCr;
-use flashlock_locks::malthusian::mcscr::Fewest;
-use flashlock_locks::malthusian::mcscrn::FewestAtHome;
-use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::culling::CullingLock;
-use flashlock_locks::queue::succession::Succession;
-use flashlock_locks::wait::Park;
-use flashlock_locks::wait::left::SWEEP_AT;
+use flashlock_locks::mutex::malthusian::LifoCr;
+use flashlock_locks::mutex::malthusian::mcscr::Fewest;
+use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
+use flashlock_locks::mutex::numa::cna::SameNode;
+use flashlock_locks::parts::queue::culling::CullingLock;
+use flashlock_locks::parts::queue::succession::Succession;
+use flashlock_locks::parts::wait::Park;
+use flashlock_locks::parts::wait::left::SWEEP_AT;
 use flashlock_model::checker::Checker;
 use flashlock_model::shuttle::Shuttled;
 

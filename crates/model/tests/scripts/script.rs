@@ -5,17 +5,17 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::cond::Chain;
-use flashlock_locks::cond::chain::claimed;
+use flashlock_locks::machine::node::{self, Node, state};
 use flashlock_locks::machine::{Handle, LONG_AGO, Machine, Tunables, Word as _};
-use flashlock_locks::malthusian::LifoCr;
-use flashlock_locks::node::{self, Node, state};
-use flashlock_locks::queue::culling::CullingLock;
-use flashlock_locks::queue::link::Link;
-use flashlock_locks::queue::succession::Succession;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::Park;
-use flashlock_locks::wait::left::LeftBehind;
+use flashlock_locks::mutex::malthusian::LifoCr;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::adoption::claimed;
+use flashlock_locks::parts::queue::culling::CullingLock;
+use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::queue::succession::Succession;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Park;
+use flashlock_locks::parts::wait::left::LeftBehind;
 use flashlock_model::harness;
 use flashlock_model::shuttle::{By, Shuttled, explore};
 use flashlock_model::tag::Tag;
@@ -52,17 +52,17 @@ struct Waiter {
 /// A lock that takes the waiters of a broadcast, which is how the script's waiters come.
 pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
     /// Nodes of those who gave up.
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle>;
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle>;
 }
 
 impl<S: Succession> Scripted for CullingLock<S, Park> {
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle> {
         queue.left()
     }
 }
 
 impl Scripted for LifoCr<Park> {
-    fn left(queue: &Self::Queue) -> &'static LeftBehind<Shuttle> {
+    fn left(queue: &Self::Queue) -> LeftBehind<Shuttle> {
         queue.left()
     }
 }

@@ -3,13 +3,14 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
+use flashlock_locks::machine::block::Block;
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
-use flashlock_locks::numa::cohort::global::BackOff;
-use flashlock_locks::numa::cohort::level::{Global, LocalLock, Place, Waiting};
-use flashlock_locks::numa::cohort::local::LocalMcs;
-use flashlock_locks::numa::cst::LocalCst;
-use flashlock_locks::side::{Block, above};
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::numa::cohort::global::BackOff;
+use flashlock_locks::mutex::numa::cohort::level::{Global, LocalLock, Place, Waiting};
+use flashlock_locks::mutex::numa::cohort::local::LocalMcs;
+use flashlock_locks::mutex::numa::cst::LocalCst;
+use flashlock_locks::parts::side::above;
+use flashlock_locks::parts::wait::Park;
 
 type G = BackOff<Park>;
 type L = LocalMcs<Park>;

@@ -3,13 +3,13 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::Chain;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
-use flashlock_locks::malthusian::LifoCr;
-use flashlock_locks::malthusian::lifo_cr::{HELD, LifoQueue};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Hbo;
-use flashlock_locks::wait::{Park, grant};
+use flashlock_locks::mutex::malthusian::LifoCr;
+use flashlock_locks::mutex::malthusian::lifo_cr::{HELD, LifoQueue};
+use flashlock_locks::mutex::spin::Hbo;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::{Park, grant};
 
 /// LIFO-CR, with what takes a successor from [`LifoBug`]; for waiters that do not give up.
 pub(crate) struct MutantLifo<B>(PhantomData<B>);

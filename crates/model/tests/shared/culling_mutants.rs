@@ -3,17 +3,17 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::Chain;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
-use flashlock_locks::malthusian::mcscrn::FewestAtHome;
-use flashlock_locks::node::state;
-use flashlock_locks::numa::Cna;
-use flashlock_locks::numa::cna::SameNode;
-use flashlock_locks::queue::culling::{CullingLock, CullingQueue};
-use flashlock_locks::queue::link::{GIVEN, Link};
-use flashlock_locks::queue::succession::{Holder, Succession};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
+use flashlock_locks::mutex::numa::Cna;
+use flashlock_locks::mutex::numa::cna::SameNode;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::queue::culling::{CullingLock, CullingQueue};
+use flashlock_locks::parts::queue::link::{GIVEN, Link};
+use flashlock_locks::parts::queue::succession::{Holder, Succession};
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::Park;
 
 type Sound = Cna<Park>;
 

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::node::{Node, is_head, state};
 use flashlock_locks::machine::{Deadline, Machine, Patience, Word as _};
-use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::node::{Node, is_head, state};
-use flashlock_locks::queue::mcs::Mcs;
-use flashlock_locks::queue::mcs_tp::TimePublished;
-use flashlock_locks::queue::service::{Service, Turn};
-use flashlock_locks::wait::left::LeftBehind;
-use flashlock_locks::wait::{Park, WaitPolicy};
+use flashlock_locks::mutex::malthusian::Mcscr;
+use flashlock_locks::mutex::queue::mcs::Mcs;
+use flashlock_locks::parts::queue::service::TimePublished;
+use flashlock_locks::parts::queue::service::{Service, Turn};
+use flashlock_locks::parts::wait::left::LeftBehind;
+use flashlock_locks::parts::wait::{Park, WaitPolicy};
 
 /// MCSCR whose service has the bug `B`, one of the constants below.
 pub(crate) type Evicting<const B: u8, W> = Mcscr<W, MutantService<B>>;
@@ -33,7 +33,7 @@ impl<const B: u8> Service for MutantService<B> {
         TimePublished::arrive(node);
     }
 
-    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: &LeftBehind<M>) -> Turn {
+    fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: LeftBehind<M>) -> Turn {
         let notified = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
         let patience = W::patience(until, Patience::Forever);
         match B {

@@ -5,14 +5,14 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::Chain;
-use flashlock_locks::flash::state::{
+use flashlock_locks::machine::{Deadline, Handle, Machine, TimedOut, Word as _};
+use flashlock_locks::mutex::flash::state::{
     GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
-use flashlock_locks::flash::stay::CALL;
-use flashlock_locks::flash::{Flash, FlashQueue};
-use flashlock_locks::machine::{Deadline, Handle, Machine, TimedOut, Word as _};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::mutex::flash::stay::CALL;
+use flashlock_locks::mutex::flash::{Flash, FlashQueue};
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::checker::Checker;
 use flashlock_model::world::World;
 use flashlock_model::{Access, Field, Instead, Model, Op};

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::cond::Chain;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::queue::culling::CullingQueue;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::{Shfl, ShflQueue};
-use flashlock_locks::spin::Futex;
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::queue::culling::CullingQueue;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::shuffle::ShflQueue;
+use flashlock_locks::parts::wait::Park;
 
 /// `Futex`, with its functions taken from [`FutexBug`].
 pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);

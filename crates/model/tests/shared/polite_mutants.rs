@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Polite;
+use flashlock_locks::mutex::spin::Polite;
+use flashlock_locks::parts::raw::RawLock;
 
 const HELD: u32 = 1 << 31;
 const CLAIMED: u32 = 1 << 30;

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{Handle, Machine, Word as _};
-use flashlock_locks::node::Node;
-use flashlock_locks::numa::qspin_cna::{NodeFirst, Order};
-use flashlock_locks::queue::link::Link;
-use flashlock_locks::queue::qspin::QspinLock;
-use flashlock_locks::queue::qspin::line::{Line, Succession};
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::numa::qspin_cna::{NodeFirst, Order};
+use flashlock_locks::mutex::queue::qspin::QspinLock;
+use flashlock_locks::mutex::queue::qspin::line::{Line, Succession};
+use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::wait::Park;
 
 /// A lock with the succession `S`, which has a bug.
 pub(crate) type MutantQspin<S> = QspinLock<S, Park>;

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Word as _};
+use flashlock_locks::parts::wait::Park;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::shfl::{BARS, READER, SLEEPER, ShflRwState, WRITER};
 use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
-use flashlock_locks::wait::Park;
 
 /// `ShflRw<Park>`, with its functions taken from [`RwBug`].
 pub(crate) struct MutantRw<B>(std::marker::PhantomData<B>);

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Word as _};
-use flashlock_locks::node::state;
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Semaphore, Slept};
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::checker::Checker;
 use flashlock_model::harness::{self, Totals};
 use flashlock_model::shuttle::{By, Shuttled, explore};

@@ -1,11 +1,11 @@
 //! Waiters set aside: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it
 //! asks, alone.
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::{LifoCr, Mcscr, Mcscrn};
-use flashlock_locks::numa::{Cna, QspinCna};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::{LifoCr, Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::{Cna, QspinCna};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::harness::Totals;
 

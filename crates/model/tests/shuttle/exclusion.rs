@@ -1,14 +1,14 @@
 //! Every thread gets the lock as often as it asks, alone.
 
-use flashlock_locks::event::Event;
-use flashlock_locks::flash::Flash;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::numa::{CBoMcs, CPtlTkt, CTktTkt, Cna, Cst, Hmcs, QspinCna};
-use flashlock_locks::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::spin::{Futex, Hbo, Tas, Ticket};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
+use flashlock_locks::mutex::numa::{CBoMcs, CPtlTkt, CTktTkt, Cna, Cst, Hmcs, QspinCna};
+use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::mutex::spin::{Futex, Hbo, Tas, Ticket};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 
 use flashlock_model::Setup;
 

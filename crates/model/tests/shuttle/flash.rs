@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::flash::Flash;
-use flashlock_locks::flash::state::{EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, turn};
 use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::spin::Futex;
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::flash::state::{
+    EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, turn,
+};
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::meddle::{Access, Instead, Meddler};
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Op, Setup, Shuttle};

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::flash::Flash;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::policy::SameNumaNode;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::front::{ROUSE, naming, start_clock};
-use flashlock_locks::shuffle::shuffler::{is_shuffled, start_at_head, walk};
-use flashlock_locks::shuffle::{Shfl, ShflQueue};
-use flashlock_locks::spin::{Futex, Tas};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::mutex::spin::{Futex, Tas};
+use flashlock_locks::parts::policy::SameNumaNode;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::shuffle::ShflQueue;
+use flashlock_locks::parts::shuffle::front::{ROUSE, naming, start_clock};
+use flashlock_locks::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Setup, Shuttle};
 use shuttle::thread;

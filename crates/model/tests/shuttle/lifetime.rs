@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::flash::Flash;
-use flashlock_locks::malthusian::Mcscr;
-use flashlock_locks::numa::{Cna, QspinCna};
-use flashlock_locks::queue::{Mcs, Qspin};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::spin::{Futex, Tas, Ticket};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::malthusian::Mcscr;
+use flashlock_locks::mutex::numa::{Cna, QspinCna};
+use flashlock_locks::mutex::queue::{Mcs, Qspin};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::mutex::spin::{Futex, Tas, Ticket};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use shuttle::thread;
 
 use crate::common::{Cond, FLOWING, Lock, Mutex, OVERDUE, STILL, both, world};

@@ -1,6 +1,6 @@
 //! The spinlock: everybody gets it, alone, with claims and without; frozen waiters hold nobody up.
 
-use flashlock_locks::spin::Polite;
+use flashlock_locks::mutex::spin::Polite;
 use flashlock_model::Setup;
 use flashlock_model::shuttle::{By, find};
 

@@ -1,11 +1,11 @@
 //! Protocol bugs, one at a time: each must be found.
 
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::malthusian::mcscrn::FewestAtHome;
-use flashlock_locks::queue::Qspin;
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::spin::Futex;
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
+use flashlock_locks::mutex::queue::Qspin;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::wait::Park;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Field, Setup};
 

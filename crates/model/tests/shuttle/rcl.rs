@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::{Access, Fault, Field, Instead, Op, Setup};
 use shuttle::sync::atomic::AtomicU32;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
-use flashlock_locks::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::tag::Tag;
 use flashlock_model::{Fault, Field, Setup, Shuttle, harness};

@@ -1,13 +1,13 @@
 //! The four rules of shuffling (slide 57), asserted at every step of every walk.
 
-use flashlock_locks::event::Event;
 use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::node::{Node, SHUFFLER, state};
 use flashlock_locks::machine::{Handle, Machine};
-use flashlock_locks::node::{Node, SHUFFLER, state};
-use flashlock_locks::policy::chosen::NAMES;
-use flashlock_locks::policy::{Admission, Chosen, Place};
-use flashlock_locks::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::wait::{Spin, SpinThenPark};
+use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
+use flashlock_locks::parts::policy::chosen::NAMES;
+use flashlock_locks::parts::policy::{Admission, Chosen, Place};
+use flashlock_locks::parts::wait::{Spin, SpinThenPark};
 use flashlock_model::shuttle::{By, explore};
 use flashlock_model::{Setup, Shuttle};
 

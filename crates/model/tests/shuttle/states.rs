@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use flashlock_locks::cond::Chain;
+use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::node::state;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::shuffle::Shfl;
-use flashlock_locks::shuffle::front::{named, naming};
-use flashlock_locks::wait::Park;
+use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::shuffle::front::{named, naming};
+use flashlock_locks::parts::wait::Park;
 use flashlock_model::Shuttle;
 use shuttle::thread;
 

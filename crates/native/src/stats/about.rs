@@ -8,7 +8,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 use super::objects::{Entry, Key, Kind, Use};
 use super::{PROCESS, Shard, attached, count_wait, shard};

@@ -24,7 +24,7 @@ use core::sync::atomic::{
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 pub use about::{Scope, begin, made};
 pub use modules::Mapped;

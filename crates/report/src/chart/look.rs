@@ -172,8 +172,8 @@ pub(super) fn text(size: i32, weight: FontStyle) -> TextStyle<'static> {
 
 #[cfg(test)]
 mod tests {
+    use flashlock_locks::catalogue::rw::RW_LOCKS;
     use flashlock_locks::catalogue::{LOCKS as MUTEXES, STANDALONE};
-    use flashlock_locks::rw::catalogue::RW_LOCKS;
 
     use super::*;
 

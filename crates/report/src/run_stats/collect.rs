@@ -1,6 +1,6 @@
 //! Builds the schema's values from the counters in shared memory.
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 use flashlock_native::settings::{self, Choice};
 use flashlock_native::stats::{BUCKETS, Totals, Use, bucket_floor};
 

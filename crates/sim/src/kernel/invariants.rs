@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Machine as _, Patience, Word as _};
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::raw::RawLock;
-use flashlock_locks::wait::SpinThenPark;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::wait::SpinThenPark;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use flashlock_locks::machine::{Deadline, TimedOut};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::{Sim, Word, compute};
 
 /// Another lock whose waiters look only once in `NS` ns: the lock may be free meanwhile.

@@ -5,9 +5,10 @@ mod broken;
 mod runs;
 
 use broken::Naps;
-use flashlock_locks::catalogue::{Claim, LockInfo, OptionId, Tunables};
-use flashlock_locks::queue::Mcs;
-use flashlock_locks::wait::Spin;
+use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
+use flashlock_locks::machine::Tunables;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::wait::Spin;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, busy, of, run, split};

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo, Tunables};
+use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo};
 use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::raw::RawLock;
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now, thread_node};
 
 /// One acquisition, with its times in ns.

@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::Acquire;
 use super::server::Server;
 use super::slot::{Function, GRANT, Inline, RUN};
 use super::word::{Lock, server_of};
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
-use crate::wait::WaitPolicy;
+use crate::parts::wait::WaitPolicy;
 
 /// What the protocol needs from the runtime: which thread is which.
 pub trait Roster<M: Machine> {

@@ -11,9 +11,9 @@ use super::names::{EACH, Names, words};
 use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, RUN, Request, Slot};
 use super::turn::Worker;
 use super::word::{self, Lock, is_held, server_of};
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
-use crate::wait::WaitPolicy;
+use crate::parts::wait::WaitPolicy;
 
 /// Values of [`Head::sleep`].
 const AWAKE: u32 = 0;

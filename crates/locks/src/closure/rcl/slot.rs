@@ -13,9 +13,9 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::word::Lock;
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
-use crate::wait::{STAY, WaitPolicy};
+use crate::parts::wait::{STAY, WaitPolicy};
 
 /// No request, or the request was done.
 pub const EMPTY: u32 = 0;

@@ -17,9 +17,9 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::client::Roster;
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
-use crate::wait::WaitPolicy;
+use crate::parts::wait::WaitPolicy;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;

@@ -14,10 +14,11 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
-use crate::event::Event;
-use crate::machine::{Deadline, FIRST_EPOCH, Machine, Patience, Word};
-use crate::side::{Block, Side};
-use crate::wait::WaitPolicy;
+use crate::machine::block::Block;
+use crate::machine::event::Event;
+use crate::machine::{Beside, Deadline, FIRST_EPOCH, Machine, Patience, Word};
+use crate::parts::side::Side;
+use crate::parts::wait::WaitPolicy;
 
 /// How long (µs) a writer that polls does so before it looks at its deadline.
 const LOOK: u32 = 1_000;
@@ -43,7 +44,7 @@ const ASLEEP: u32 = 1;
 /// What `drain_word` grows by.
 const LEFT: u32 = 2;
 
-/// The index, which is a [side block](crate::side) whose parts are counters.
+/// The index, which is a [side block](crate::parts::side) whose parts are counters.
 pub(super) struct Counters<M: Machine>(pub(super) Side<M>);
 
 impl<M: Machine> Clone for Counters<M> {
@@ -82,7 +83,7 @@ impl<M: Machine> Counters<M> {
 
     /// The word that readers change when they leave.
     fn drain_word(self) -> &'static M::Word {
-        M::drain_word(&raw const *self.state())
+        M::beside(Beside::Drain, &raw const *self.state())
     }
 
     fn all(self) -> impl Iterator<Item = &'static M::Word> {

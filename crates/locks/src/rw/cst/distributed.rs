@@ -6,14 +6,14 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Deadline, FIRST_EPOCH, Machine, Word};
+use crate::parts::side::Side;
+use crate::parts::wait::WaitPolicy;
 use crate::rw::cst::CstRwState;
 use crate::rw::cst::counters::Counters;
 use crate::rw::shfl::has_no_readers;
 use crate::rw::{RawRwLock, ShflRw};
-use crate::side::Side;
-use crate::wait::WaitPolicy;
 
 /// Each writer makes up for this many meetings, while readers use the central counter. The side block makes writing
 /// more expensive, so it is for locks that are mostly read.

@@ -17,7 +17,7 @@
 //! **Departures.**
 //! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met
 //!    512 times (`meetings=`), with few writers between.
-//! 2. The counters are the parts of a side block ([`side`](crate::side)).
+//! 2. The counters are the parts of a side block ([`side`](crate::parts::side)).
 //! 3. There is a counter for each part of the machine ([`Machine::reader_part`]). If NUMA nodes are few, each is
 //!    divided further, because the line also travels within a node: two CPUs of one node complete more sections on two
 //!    counters than on one.
@@ -75,7 +75,7 @@
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
 //! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and no orphan where that one's process writes |
 //!
-//! For `side` and its parts see [`side`](crate::side); for the word on which a writer sleeps,
+//! For `side` and its parts see [`side`](crate::parts::side); for the word on which a writer sleeps,
 //! [`counters`]. No checker can distinguish the Release with which a writer opens a counter from
 //! Relaxed: [the models](../models.md#what-neither-can-tell) say why.
 //!
@@ -92,15 +92,15 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::event::Event;
+use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
-use crate::policy::RolesApart;
+use crate::parts::policy::RolesApart;
+use crate::parts::side::Side;
+use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::Elsewhere;
 use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
-use crate::side::Side;
-use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for readers.
 const BREAK: u32 = 20;

@@ -11,18 +11,18 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
-use crate::node::{Node, state};
-use crate::policy::Admission;
+use crate::mutex::shuffle::release::wake;
+use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::parts::policy::Admission;
+use crate::parts::shuffle::front::{named, note_asleep, waited};
+use crate::parts::shuffle::shuffler;
+use crate::parts::wait::WaitPolicy;
 use crate::rw::Writer;
 use crate::rw::shfl::turn::Wait;
 use crate::rw::shfl::{ASLEEP, BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
-use crate::shuffle::front::{named, note_asleep, waited};
-use crate::shuffle::release::wake;
-use crate::shuffle::shuffler;
-use crate::shuffle::turn::WALK_EVERY;
-use crate::wait::WaitPolicy;
 
 /// How long (µs) a head that does not sleep polls at a time. After that it publishes that it runs.
 const HEARTBEAT: u32 = 5_000;

@@ -5,8 +5,8 @@
 //!
 //! **Problem.** A readers-writer lock should cost one atomic operation without contention, and let neither readers nor
 //! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should
-//! need only a few bytes. **Idea.** As in the [mutex](crate::shuffle::shfl), holding and waiting are decoupled. A
-//! central counter says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue.
+//! need only a few bytes. **Idea.** As in the [mutex](crate::mutex::shuffle::shfl), holding and waiting are decoupled.
+//! A central counter says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue.
 //! Only the head of the queue contends for the counter. The waiters reorder the queue: writers next to writers, readers
 //! next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72, 79–80. The
 //! split into a counter and a queue of those that contend for it is Linux's `qrwlock`.
@@ -53,8 +53,8 @@
 //! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
 //! | [`AWAITED`] | a waiter outside the queue, before it sleeps on `count`; one that has slept, once it holds the lock | the release that wakes one of them | departure 7 |
 //!
-//! `head` and `tail`: see [`front`](crate::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of the
-//! head.
+//! `head` and `tail`: see [`front`](crate::parts::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of
+//! the head.
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
@@ -87,16 +87,16 @@ pub mod turn;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::{Node, state};
-use crate::policy::{Admission, RolesApart};
+use crate::mutex::shuffle::release::rouse;
+use crate::parts::policy::{Admission, RolesApart};
+use crate::parts::shuffle::ShflQueue;
+use crate::parts::shuffle::front::{named, note_awake};
+use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::shfl::turn::{Elsewhere, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
-use crate::shuffle::ShflQueue;
-use crate::shuffle::front::{named, note_awake};
-use crate::shuffle::release::rouse;
-use crate::wait::{SpinThenPark, WaitPolicy};
 
 /// Held for writing.
 pub const WRITER: u32 = 1;

@@ -5,18 +5,18 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::event::Event;
+use crate::machine::event::Event;
+use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::node::state;
-use crate::policy::{Admission, roles};
+use crate::mutex::shuffle::release::{rouse, wake};
+use crate::mutex::shuffle::turn::{LOOK, Turn, is_notified};
+use crate::parts::policy::{Admission, roles};
+use crate::parts::shuffle::ShflQueue;
+use crate::parts::shuffle::front::{naming, start_clock};
+use crate::parts::wait::{STAY, WaitPolicy};
 use crate::rw::shfl::head::Contended;
 use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
-use crate::shuffle::ShflQueue;
-use crate::shuffle::front::{naming, start_clock};
-use crate::shuffle::release::{rouse, wake};
-use crate::shuffle::turn::{LOOK, Turn, is_notified};
-use crate::wait::{STAY, WaitPolicy};
 
 /// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
 /// in by another way.

@@ -1,6 +1,6 @@
 //! The kinds of objects that a program used, and how long its threads waited for them.
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 use crate::run_stats::{RunStats, Waits};
 use crate::units;

@@ -1,6 +1,6 @@
 //! The counters of a run as text.
 
-use flashlock_locks::event::Event;
+use flashlock_locks::machine::event::Event;
 
 use super::{RunStats, Why};
 use crate::{table, units};

@@ -1,0 +1,238 @@
+//! # Queue nodes
+//!
+//! What a thread waits with: one cache line for each waiting thread.
+//!
+//! A thread needs a node while it waits. In some locks (`mutex/shuffle/shfl`, `mutex/queue/qspin`, cohorts) it needs
+//! the node until it has acquired. In others (`mutex/queue/clh`, and [`queue::culling`](crate::parts::queue::culling)
+//! with `mcs`, `cna` and `mcscr`) it needs the node until it releases what it has waited for. So the number of nodes is
+//! bounded by the number of threads, and of locks held, plus the nodes that timed-out waiters left behind in a queue
+//! and that no thread has reached yet.
+//!
+//! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. So a thread
+//! that acts on a stale handle reads a valid node. Every algorithm says which invariant keeps such a thread from
+//! *changing* a node that is not its own. State that belongs to a lock and not to a waiter is never kept in nodes: it
+//! has [blocks](crate::parts::side) of its own.
+//!
+//! ## Stores through a stale handle
+//!
+//! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or
+//! serve in any other queue. So four words of a node are **hints, whatever the node is used for**:
+//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at).
+//! Any value in them, at any moment, may cost time or a place in a queue, and nothing else. They are accessed Relaxed,
+//! no handle is kept in them, and a thread may take only a preference from them. (`native/tests/hints.rs` scribbles on
+//! them while every lock works.) These are all stores of the kind:
+//!
+//! | store | by | reaches | why it is harmless |
+//! |---|---|---|---|
+//! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`parts/shuffle/front`: `pass_over`, `overdue`) | any node | hints |
+//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
+//! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
+//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
+//! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
+//! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
+//!
+//! A store that is not in this table goes to a node that cannot have left: each algorithm's invariants say why.
+//!
+//! ## Life of a node
+//!
+//! ```text
+//!                    +--------- wake-ahead ---------+
+//!                    v                              |
+//!   (taken) --> WAITING ----- budget spent -----> PARKED
+//!                  |  \                            /  |
+//!        promoted  |   +------- timed out --------+   |  promoted + futex wake
+//!                  v               v                  v
+//!                HEAD          ABANDONED            HEAD <-----> NAPPING (head asleep on the lock word)
+//!                  |               |
+//!          (given back)   (given back by the thread that reaches it)
+//!
+//!   HEAD, NAPPING --did not run when it could, removed by a holder--> EVICTED --> (queues anew)
+//!   WAITING --does not run when its turn comes--> LEAVING, PARTING --removed--> EVICTED --> (queues anew)
+//!
+//!   condition variables:  QUEUED --signal, broadcast--> CLAIMED --> SIGNALED, or PARKED in the mutex's queue;
+//!                         the first of those that are moved is CLAIMED there --> HEAD (see `parts/adoption`)
+//!                         QUEUED --time-out, cancellation--> LEAVING
+//!   closure locks:        WAITING, PARKED --run--> SERVED; WAITING, PARKED --to run other requests--> HEAD
+//!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --leaves--> LEAVING | ABANDONED (`sem/call`)
+//! ```
+
+use core::sync::atomic::Ordering;
+
+use crate::machine::{FIRST_EPOCH, Handle, Machine, Word};
+
+/// Values of [`Node::state`].
+pub mod state {
+    /// In a queue, awake.
+    pub const WAITING: u32 = 0;
+    /// In a queue, asleep on `state` or about to be.
+    pub const PARKED: u32 = 1;
+    /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of the
+    /// word may be what comes with the lock ([`HANDED`]).
+    pub const HEAD: u32 = 2;
+    /// The bit at which a handle begins that comes with [`HEAD`].
+    pub const HANDED: u32 = 4;
+    /// [`HEAD`], asleep on the lock word.
+    pub const NAPPING: u32 = 3;
+    /// Its thread has given up; the thread that reaches the node gives it back.
+    pub const ABANDONED: u32 = 4;
+    /// It was the head, or was to have the lock, but did not run, so a holder has taken it out of the queue. Its thread
+    /// queues anew.
+    pub const EVICTED: u32 = 9;
+    /// On a condition variable.
+    pub const QUEUED: u32 = 5;
+    /// Taken off a condition variable, not notified yet: its thread can neither leave nor go on. In a queue: asleep
+    /// until it is the head. The rest of the word is the node's [`generation`](super::Node::generation).
+    pub const CLAIMED: u32 = 8;
+    /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
+    pub const AWAITED: u32 = 10;
+    /// The bit at which the generation begins that comes with [`CLAIMED`] and [`AWAITED`].
+    pub const GENERATION: u32 = 8;
+    /// Taken off a condition variable by a signal: its thread may try for the mutex.
+    pub const SIGNALED: u32 = 6;
+    /// At a semaphore, asleep or about to be. What the rest of the word says in this state and the next two:
+    /// [`sem::call`](crate::sem::call).
+    pub const WAITS: u32 = 14;
+    /// At a semaphore, called: its thread may try for a permit.
+    pub const CALLED: u32 = 11;
+    /// [`CALLED`], and it has been woken, or has noticed.
+    pub const NOTIFIED: u32 = 12;
+    /// The request of a [closure lock](crate::closure) was run.
+    pub const SERVED: u32 = 13;
+    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a
+    /// lock's queue: about to be [`EVICTED`] by the releaser, which uses the node until then.
+    pub const LEAVING: u32 = 7;
+    /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
+    pub const PARTING: u32 = 14;
+}
+
+/// Value of [`Node::next`] if the node's owner has left the queue before its successor had linked itself. The waiter
+/// that finds it there owns the node and the front of the queue.
+pub const LEFT: u32 = Handle::RESERVED;
+
+/// Whether a waiter in a lock's queue sleeps, or is about to: the thread that makes it the head must wake it.
+#[inline]
+pub fn is_asleep(seen: u32) -> bool {
+    seen == state::PARKED || is_claimed(seen)
+}
+
+/// Whether it is the waiter's turn, whatever the rest of the word says.
+#[inline]
+pub fn is_head(seen: u32) -> bool {
+    seen & ((1 << state::HANDED) - 1) == state::HEAD
+}
+
+/// Whether a waiter was taken off a condition variable, and is not notified yet.
+#[inline]
+pub fn is_claimed(seen: u32) -> bool {
+    matches!(seen & ((1 << state::GENERATION) - 1), state::CLAIMED | state::AWAITED)
+}
+
+/// A queue node: 64 bytes, one cache line.
+#[repr(C, align(64))]
+pub struct Node<M: Machine> {
+    /// One of [`state`]; the word that its thread polls and parks on.
+    pub state: M::Word,
+    /// The successor's handle, 0, or [`LEFT`].
+    pub next: M::Word,
+    /// The predecessor's handle; kept on condition variables, and by MCSCR for passive waiters.
+    pub prev: M::Word,
+    /// The NUMA node its thread ran on when it queued. In `flat-combining`: the next record.
+    pub numa: M::Word,
+    /// [`Machine::epoch`] when it queued.
+    pub epoch: M::Word,
+    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
+    /// ([`WALKING`]).
+    pub batch: M::Word,
+    /// A hint, in [`Machine::micros`]. When it became the head; where releases pass over waiters that do not run, when
+    /// its thread last published that it runs.
+    pub since: M::Word,
+    /// A hint. How many releases have passed this head over.
+    pub passes: M::Word,
+    /// A hint. Each lock says what it means there.
+    pub check_at: M::Word,
+    /// A hint. When it was handed the lock, [`Machine::micros`].
+    pub granted_at: M::Word,
+    /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure
+    /// lock: that of the request.
+    pub mutex: [M::Word; 2],
+    /// The pool's own link.
+    pub pool_next: M::Word,
+    /// What the [admission policy](crate::parts::policy) of a ShflLock must know of the node's thread; in a
+    /// readers-writer lock, what the thread wants.
+    pub role: M::Word,
+    /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
+    /// before it queues.
+    pub generation: M::Word,
+    /// In a ShflLock's queue: since when, [`Machine::micros`]. A hint.
+    pub queued_at: M::Word,
+}
+
+const _: () = assert!(core::mem::size_of::<u32>() * 16 <= 64);
+const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && state::HANDED <= state::GENERATION);
+
+/// Bit of [`Node::batch`]: this waiter is the shuffler.
+pub const SHUFFLER: u32 = 1 << 31;
+/// Bit of [`Node::batch`]: about to be evicted, never to be the shuffler again.
+pub const RETIRED: u32 = 1 << 29;
+/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be culled.
+pub const URGENT: u32 = 1 << 28;
+/// Bit of [`Node::batch`]: its thread publishes when it ran ([`Node::since`]), and knows what to do when it is evicted.
+pub const PUBLISHES: u32 = 1 << 27;
+/// Bit of [`Node::batch`]: the shuffler is walking the queue; no thread may take it out.
+pub const WALKING: u32 = 1 << 30;
+
+impl<M: Machine> Node<M> {
+    /// A node that is in no queue. Only pools make nodes.
+    pub fn new() -> Self {
+        let zero = || M::Word::new(0);
+        Self {
+            state: zero(),
+            next: zero(),
+            prev: zero(),
+            numa: zero(),
+            epoch: zero(),
+            batch: zero(),
+            since: zero(),
+            passes: zero(),
+            check_at: zero(),
+            granted_at: zero(),
+            mutex: [zero(), zero()],
+            pool_next: zero(),
+            role: zero(),
+            generation: zero(),
+            queued_at: zero(),
+        }
+    }
+
+    /// Makes the node ready to be queued. Relaxed throughout: only the caller knows it, and the Release half of the
+    /// read-modify-write that links it into a queue publishes it.
+    pub fn prepare(&self, initial: u32) {
+        self.prepare_on(M::numa_node(), initial);
+    }
+
+    /// The same, for a thread that knows on which NUMA node it runs.
+    pub fn prepare_on(&self, numa: u32, initial: u32) {
+        self.state.store(initial, Ordering::Relaxed);
+        self.next.store(0, Ordering::Relaxed);
+        self.numa.store(numa, Ordering::Relaxed);
+        self.epoch.store(M::epoch(), Ordering::Relaxed);
+        self.batch.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether its thread exists in this process. Relaxed: written before the node was published, and a fork orders
+    /// everything before it.
+    ///
+    /// In a process of the first epoch all nodes are of that process, and this does not touch the node's line. Its
+    /// callers are usually about to write to the line, and a read would fetch it once more.
+    #[inline]
+    pub fn is_alive(&self) -> bool {
+        let epoch = M::epoch();
+        epoch == FIRST_EPOCH || self.epoch.load(Ordering::Relaxed) == epoch
+    }
+}
+
+impl<M: Machine> Default for Node<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,327 @@
+//! # flash: any running thread may take it; one waiter contends, the others sleep
+//!
+//! The default mutex: any running thread may take the free lock, one waiter contends for it, and the others sleep.
+//!
+//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line
+//! travels although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.**
+//! Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps
+//! only when a sleep is cheap compared to the wait so far. One of the threads that wait for long is the *head*, and
+//! contends; all others sleep. **Source.** This project. Competitive succession, spin-then-park and the standby thread:
+//! Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//!
+//! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
+//! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
+//! `shfl` serves more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on
+//! simulated machines.
+//!
+//! **Departures.** From LOITER's standby thread:
+//! 1. There is no inner lock. A thread that is not the head and does not poll sleeps on a word of this lock, in the
+//!    kernel's order. So no queue nodes are needed.
+//! 2. The head passes its place on after its section, not before it.
+//! 3. A head that contends for a hot lock naps.
+//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks twice:
+//!    what a sleep costs, what a transfer of the line costs, and what it costs to move this lock.
+//!
+//! ```text
+//!   arrivals ── poll, then offer their CPU ──┐
+//!                                            ├──> [word] ──> section ──> release
+//!   head ────── poll, nap, offer, sleep ─────┘                             │
+//!     ^                                                                    │ if the holder was the head
+//!     └──────────── [D] [C] [B]  sleepers, on `calls` <──── call one ──────┘
+//! ```
+//!
+//! ## State: 16 bytes
+//! | word | holds |
+//! |---|---|
+//! | `word` | 0: free. 1: held. 2: held, and a thread may sleep on the word. 3: the same, written by the head before it sleeps there |
+//! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
+//! | `state` | what is known of the waiters: see [`state`] |
+//! | `calls` | how often a sleeper was called, above eight bits that say for how long the lock [stays](stay); on it they sleep |
+//!
+//! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the
+//! head, which sleeps only while it finds 3, looks again.
+//!
+//! ## How a thread waits
+//! | stage | for how long | where |
+//! |---|---|---|
+//! | polls, with pauses that grow while others get the lock | 5 µs | [`arrival`] |
+//! | offers its CPU, and polls in between; not if the lock is hot | ten times what a sleep costs | [`arrival`] |
+//! | becomes the head, if there is none: naps if the lock is hot, sleeps on the word if not | until it has the lock | [`head`] |
+//! | sleeps, if there is a head | until it is called to be the head | [`sleeper`] |
+//!
+//! Which figures decide, and where they come from, is in [`evidence`].
+//!
+//! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a
+//! waiter that finds the word free looks again after a moment. It takes the lock only if no thread has had it in
+//! between. If moving the data of the sections takes longer than the last holder stays away, the moment is as long as
+//! that time: see [`stay`].
+//!
+//! ## The bound
+//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
+//! let d be the longest time until a thread that was woken, or that offered its CPU, runs. Then the thread has the lock
+//! after at most **(n + 2) · (2 s + T + d) + d'**, where d' is the time that an arrival spends before it is counted, if
+//! - woken threads run, and the threads before it do not stop;
+//! - it does not time out, and code that bypasses the lock does not release it.
+//!
+//! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
+//! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
+//! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
+//! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
+//! another call, so that sleepers wait for CPUs side by side, not one after another. The claim `Bounded` of the simulator draws
+//! n and s; `cargo xtask bound` measures it here.
+//!
+//! ## Invariants
+//! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
+//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
+//! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An extra
+//!    head has none: it takes no place along, and passes none on.
+//! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
+//!    that has the place, and another only for each `bound=` in which a called sleeper has not run.
+//! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through
+//!    a call.
+//! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
+//!    only in a state without `SLEEPS`. A release that took `SLEEPS` back, or finds a sleeper's mark on the word,
+//!    writes 2 before the grant. After the grant it wakes all that sleep on the word. (With two heads, one that wakes
+//!    up takes back the other's `SLEEPS`, too.)
+//! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
+//!    there.
+//! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
+//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and
+//!    writes it only if it reads a lock whose head does not wait for a release.
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | CAS 0 -> held on `word` | Acquire | `word.hand_back(0)` | sees the last section |
+//! | `word.hand_back(0)`, an exchange | Release | that CAS | hands over this section |
+//! | `state` CAS that sets `GRANT` | Release | the next | hands over this section |
+//! | `state` CAS that clears `GRANT` | Acquire | the one before | sees the last section; changes between the two are read-modify-writes |
+//! | `state` CAS that sets `SLEEPS` | Release | the next | a release that sees it writes its 2 after the head's 3 |
+//! | `state` CAS of a release that takes `SLEEPS` back | Acquire | the one before | the same |
+//! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | a thread that sees the call sees `TRANSIT` |
+//! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
+//! | `turn`, and the low bits of `calls` | Relaxed | – | hints, and the holder's own |
+//!
+//! ## What it reaches
+//! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
+//! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
+//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound
+//! that does not count that data have to move. It is more than 5 % behind the best in three combinations: one with 256
+//! threads (0.86), and two with sections of 250 µs. Where 256 threads want more CPU than there is, the longest waits,
+//! 0.8 to 1.0 s, are 1.1 to 1.5 times the bound with d = 0: a called thread also waits for a CPU.
+//!
+//! ## What each mechanism is worth
+//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds
+//! over the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per section as
+//! multiples of the complete lock's (geometric mean), and the throughput of the combination that loses most:
+//!
+//! | without | throughput | worst | CPU time | why it stays |
+//! |---|--:|--:|--:|---|
+//! | naps of the head | 0.97 | 0.76 | 1.17 | |
+//! | [`stay`] | 0.98 | 0.42 | 1.07 | |
+//! | offers of the CPU | 0.99 | 0.73 | 0.99 | |
+//! | the second look, where the lock does not stay | 1.00 | 0.77 | 1.01 | one line, many threads |
+//! | pauses that grow while others get the lock | 1.00 | 0.93 | 1.00 | fewer transfers of the line; many CPUs |
+//! | the end of a poll that has seen many acquisitions | 1.00 | 0.97 | 1.01 | CPU time with one line: 1.04 |
+//! | offers that end sooner after a vain sleep | 1.00 | 0.97 | 1.01 | CPU time with sections of 250 µs: 1.05 |
+//! | a releaser that offers its CPU to an overdue head | 1.00 | 0.97 | 0.99 | the longest wait: 1.6 times as long with a CPU hog |
+//!
+//! Two more gained nothing and were removed: a mark for locks that are never hot, and a head that polls more slowly
+//! after a nap.
+//!
+//! **Cannot:** wake a head that naps. If the threads that made the lock hot leave it all at once, it stays free until
+//! the nap ends, 0.4 ms at most, unless another thread arrives.
+
+pub mod arrival;
+pub mod evidence;
+pub mod head;
+pub mod release;
+pub mod sleeper;
+pub mod state;
+pub mod stay;
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::parts::adoption::Chain;
+use crate::parts::raw::RawLock;
+use state::{HEAD, Lock, SLEEPER, TRANSIT, has_sleepers, is_full, turn};
+
+/// No thread holds the lock.
+pub(crate) const FREE: u32 = 0;
+/// A thread holds it.
+pub(crate) const HELD: u32 = 1;
+/// The same, and a thread may sleep on the word.
+pub(crate) const SLEEPERS: u32 = 2;
+/// The same, and the head sleeps on the word, or is about to.
+pub(crate) const AWAITED: u32 = 3;
+
+/// The lock.
+pub struct Flash;
+
+/// The state beside the word.
+#[repr(C)]
+pub struct FlashQueue<M: Machine> {
+    /// How often the lock was acquired; see [`turn`].
+    pub turn: M::Word,
+    /// What is known about the waiters; see [`state`].
+    pub state: M::Word,
+    /// How often a sleeper was called; see [`stay`].
+    pub calls: M::Word,
+}
+
+impl Flash {
+    /// A function of its own, so that the uncontended pair needs no stack.
+    #[cold]
+    #[inline(never)]
+    fn lock_contended<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) {
+        // Without a deadline it cannot time out.
+        let _ = Self::lock_slow(&Lock { word, queue }, None);
+    }
+
+    #[cold]
+    fn lock_slow<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        M::trace(Event::Contended);
+        let stamp = M::stamp();
+        lock.settle();
+        let ended = if head::is_late::<M>(until) {
+            if lock.take(arrival::Role::Arrival) { Ok(()) } else { Err(TimedOut) }
+        } else if lock.arrive(until) {
+            Ok(())
+        } else {
+            lock.queue_up(until)
+        };
+        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    }
+
+    /// Takes a lock that was granted to a head that does not run, or that a forked child does not have.
+    #[cold]
+    #[inline(never)]
+    fn try_granted<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+        let lock = Lock { word, queue };
+        lock.settle();
+        try_take::<M>(word, queue) || lock.take_stale_grant()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_special<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) {
+        Lock { word, queue }.release_special();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
+        release::wake::<M>(word, calls, has_sleepers);
+    }
+}
+
+/// 0 -> 1
+#[inline(always)]
+fn try_take<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+    let taken = word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+    if taken {
+        turn::count::<M>(&queue.turn);
+    }
+    taken
+}
+
+impl<M: Machine> RawLock<M> for Flash {
+    type Queue = FlashQueue<M>;
+
+    const GLIBC_WORD: bool = true;
+
+    fn new_queue() -> FlashQueue<M> {
+        FlashQueue { turn: M::Word::new(0), state: M::Word::new(0), calls: M::Word::new(0) }
+    }
+
+    #[inline]
+    fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+        let taken = try_take::<M>(word, queue)
+            || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, queue: &FlashQueue<M>) {
+        M::trace(Event::Acquire);
+        if !try_take::<M>(word, queue) {
+            Self::lock_contended::<M>(word, queue);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+        if !try_take::<M>(word, queue) {
+            Self::lock_slow(&Lock { word, queue }, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
+        // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
+        // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
+        let state = queue.state.load(Relaxed);
+        if release::is_special(state, queue.turn.load(Relaxed)) {
+            return Self::unlock_special::<M>(word, queue);
+        }
+        let (address, calls): (*const M::Word, *const M::Word) = (word, &raw const queue.calls);
+        if word.hand_back(FREE, HELD, core::sync::atomic::Ordering::Release) {
+            Self::wake::<M>(address, calls, has_sleepers(state));
+        }
+    }
+
+    fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
+        word.load(Relaxed) != FREE
+    }
+
+    /// The waiters of a broadcast become sleepers, and are called one after another. Each is counted before it is
+    /// moved.
+    ///
+    /// At the end one of them is woken, and sleeps again with a timer. The ones that were moved asleep have no timer,
+    /// so they could not notice a head that does not run. The woken one also takes the place of the head if that is
+    /// free: a call that came before they were moved has woken none of them. A single waiter need not be moved.
+    fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
+        let lock = Lock::<M> { word, queue };
+        lock.settle();
+        let waiters = chain.count::<M>();
+        if waiters == 1 || is_full(lock.state(), waiters) {
+            return chain.hand_over_hand::<M>();
+        }
+        let calls: *const M::Word = &raw const queue.calls;
+        let claim = chain.claim_on_first::<M>();
+        lock.enlist();
+        M::requeue(chain.first().node::<M>(), calls);
+        chain.park_followers::<M>(|follower| {
+            lock.enlist();
+            M::requeue(follower, calls);
+        });
+        chain.park_first::<M>(claim);
+        M::trace(Event::Wake);
+        M::wake(calls, 1);
+    }
+
+    fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
+        M::trace(Event::Acquire);
+        M::give_node(me);
+        // Without a deadline it cannot time out.
+        let _ = Lock { word, queue }.sleep_on();
+    }
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none.
+    fn enlist(&self) {
+        let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
+        let before = self.update(|seen| (seen | place(seen)) + SLEEPER);
+        if before & HEAD == 0 {
+            self.call();
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! # The release of a lock that threads wait for
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::machine::event::Event;
+use crate::machine::{Machine, Word};
+use crate::mutex::flash::evidence::LOOK_EVERY;
+use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
+use crate::mutex::flash::{FREE, HELD, SLEEPERS};
+
+/// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
+#[inline(always)]
+pub(super) fn is_special(state: u32, turn: u32) -> bool {
+    state & (PASS | TRANSIT | HANDOFF | SLEEPS | TIMED) != 0
+        || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
+}
+
+/// Wakes a thread that sleeps on the word. If none slept there although one should, the head does not run: then one of
+/// the sleepers is woken, and looks at the lock.
+pub(super) fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
+    M::trace(Event::Wake);
+    if M::wake(word, 1) == 0 && has_sleepers {
+        M::trace(Event::Wake);
+        M::wake(calls, 1);
+    }
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// held -> free; or handed to the head, if it has asked.
+    pub(super) fn release_special(&self) {
+        self.settle();
+        if self.state() & TIMED != 0 {
+            self.end_timing();
+        }
+        let makes_way = self.head_waits_long();
+        let mut slept = false;
+        let called = loop {
+            let seen = self.state();
+            if seen & PASS != 0 {
+                // `TRANSIT` before the call: a sleeper that sees the call finds the place of the head free.
+                if self.change(seen, seen & !PASS | TRANSIT) {
+                    break Some(self.call());
+                }
+            } else if makes_way && seen & TRANSIT != 0 && has_sleepers(seen) {
+                break Some(self.call()); // A sleeper that was called does not run.
+            } else if seen & HANDOFF == 0 && !(seen & SLEEPS != 0 && self.head_is_overdue()) {
+                break None;
+            } else if self.hand_over(seen, &mut slept) {
+                return;
+            }
+        };
+        let has_others = has_sleepers(self.state());
+        let (word, calls): (*const M::Word, *const M::Word) = (self.word, &raw const self.queue.calls);
+        let awaited = self.word.hand_back(FREE, HELD, Release);
+        // The lock's memory may be freed now; from here on only addresses are used.
+        if awaited {
+            wake::<M>(word, calls, has_others && called.is_none());
+        }
+        if called.is_some() {
+            M::trace(Event::Wake);
+            M::wake(calls, 1);
+        }
+        if makes_way {
+            M::offer();
+        }
+    }
+
+    /// (HANDOFF, or head asleep) -> GRANT. `false` if the head has just fallen asleep, or left: then the caller looks
+    /// again. `slept`: whether a thread that sleeps on the word must be woken.
+    fn hand_over(&self, seen: u32, slept: &mut bool) -> bool {
+        let word: *const M::Word = self.word;
+        if seen & SLEEPS != 0 && !self.take_sleeps_back(seen) {
+            return false;
+        }
+        // A thread that is about to sleep waits for a 3, or writes it again. Relaxed: the holder's own, except for such
+        // marks.
+        if seen & SLEEPS != 0 || self.word.load(Relaxed) >= SLEEPERS {
+            *slept = true;
+            self.word.store(SLEEPERS, Relaxed);
+        }
+        if seen & SLEEPS != 0 {
+            return false;
+        }
+        self.note_head();
+        if !self.grant(seen) {
+            return false;
+        }
+        M::trace(Event::Grant);
+        if *slept {
+            M::trace(Event::Wake);
+            M::wake(word, u32::MAX); // All: others may have slept there before the head.
+        }
+        true
+    }
+
+    /// Whether a sleeping head has waited for twice the bound. (The release calls the kernel for the head anyway, so it
+    /// may as well look at the clock.) If sections are shorter than the bound, the head has been awake since, and has
+    /// asked by itself. That is cheaper than to hand the lock to a thread that must first wake up.
+    fn head_is_overdue(&self) -> bool {
+        turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
+    }
+
+    /// Looked at now and then for a head that does not sleep, and by each release for a sleeper that was called:
+    /// whether it has waited beyond the bound, and may need this CPU.
+    fn head_waits_long(&self) -> bool {
+        let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
+        let looks = turn::is_multiple(seen, LOOK_EVERY) || state & TRANSIT != 0;
+        if !looks || state & HEAD == 0 || state & SLEEPS != 0 {
+            return false;
+        }
+        let (now, bound) = (M::micros(), M::tunables().bound_us);
+        if turn::age(seen, now) <= bound + bound / 8 {
+            return false;
+        }
+        self.queue.turn.store(turn::at(seen, now), Relaxed); // Relaxed: the holder's own.
+        true
+    }
+}

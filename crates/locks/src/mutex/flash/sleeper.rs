@@ -1,0 +1,170 @@
+//! # The sleepers: counted, and called one at a time
+//!
+//! Sleepers sleep on `calls`, in the kernel's order, which is the order of their arrival. A release that ends the
+//! section of a head calls one of them to be the next head.
+//!
+//! **If the called sleeper gets no CPU**, which takes long where many threads want one, releases call another after
+//! each `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it
+//! contends like the head, and passes no place on.
+//!
+//! **If the head does not run**, no release calls a sleeper. A release that was to wake the head learns from the kernel
+//! that the head did not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and no release notices
+//! that. So each sleeper wakes up by itself, later than its turn should have come, and each next time after twice as
+//! long. It looks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the
+//! kernel first ([`Machine::is_there`]). Then it only reads, until what it reads is a lock whose head does not wait for
+//! a release. Then it becomes a second head.
+//!
+//! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
+//! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::mutex::flash::FREE;
+use crate::mutex::flash::arrival::{Place, Role};
+use crate::mutex::flash::evidence::first_look;
+use crate::mutex::flash::head::is_late;
+use crate::mutex::flash::state::{
+    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, has_sleepers, is_full, is_idle, without_sleeper,
+};
+use crate::mutex::flash::stay::is_same_call;
+use crate::mutex::spin::Futex;
+
+impl<M: Machine> Lock<'_, M> {
+    /// Becomes the head if there is none, or a sleeper.
+    pub(super) fn queue_up(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        loop {
+            let seen = self.state();
+            if self.word.load(Relaxed) == FREE {
+                if self.take(Role::Arrival) {
+                    return Ok(());
+                }
+                continue;
+            }
+            if self.take_stale_grant() {
+                return Ok(());
+            }
+            if seen & HEAD == 0 {
+                if self.change(seen, seen | HEAD) {
+                    self.note_first();
+                    return self.stand_first(Place::Own, until);
+                }
+                continue;
+            }
+            if is_full(seen, 1) {
+                return Futex::sleep::<M>(self.word, until);
+            }
+            // Read before this thread is counted: a call that comes after that changes it. Acquire pairs with `call`.
+            let calls = self.queue.calls.load(Acquire);
+            if self.change(seen, seen + SLEEPER) {
+                return self.sleep(calls, until);
+            }
+        }
+    }
+
+    /// The wait of a sleeper that is counted and has seen `calls`.
+    fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let mut nap = first_look::<M>(count(self.state()));
+        loop {
+            M::trace(Event::Park);
+            let unparked = M::park(&self.queue.calls, calls, Some(M::sooner(nap, until)));
+            match unparked {
+                Unparked::Woken => {}
+                Unparked::Gone => return stay_away::<M>(until),
+                Unparked::TimedOut => {
+                    let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
+                    if is_late {
+                        return if is_there { self.leave() } else { Err(TimedOut) };
+                    }
+                    nap = nap.saturating_mul(2);
+                    if !is_there {
+                        continue;
+                    }
+                    nap = nap.max(first_look::<M>(count(self.state())));
+                    if !self.seems_idle(calls) {
+                        continue;
+                    }
+                }
+            }
+            let now = self.queue.calls.load(Acquire);
+            let uncalled = is_same_call(now, calls);
+            if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
+                return self.stand_first(place, until);
+            }
+            if uncalled && self.take_stale_grant() {
+                self.update(without_sleeper);
+                return Ok(());
+            }
+            calls = now;
+        }
+    }
+
+    /// [`Lock::sleep`] for a sleeper that a broadcast has moved here, and that is counted.
+    pub(super) fn sleep_on(&self) -> Result<(), TimedOut> {
+        // Acquire pairs with `call`.
+        let calls = self.queue.calls.load(Acquire);
+        match self.take_place(false, false) {
+            Some(place) => self.stand_first(place, None),
+            None => self.sleep(calls, None),
+        }
+    }
+
+    /// Takes the place of the head, if it is free, or if there was no call and the head does not wait for a release. A
+    /// sleeper that was called, but finds the place taken, becomes an extra head: it would sleep again behind all
+    /// others. Returns which place it has; then it is no longer counted.
+    fn take_place(&self, uncalled: bool, called: bool) -> Option<Place> {
+        loop {
+            let seen = self.state();
+            let (place, new) = if seen & TRANSIT != 0 {
+                (Place::Own, without_sleeper(seen) & !TRANSIT | HEAD)
+            } else if uncalled && is_idle(self.word.load(Relaxed), seen) {
+                (Place::Own, without_sleeper(seen) & !PASS | HEAD)
+            } else if called {
+                (Place::Extra, after_sleeper(seen))
+            } else {
+                return None;
+            };
+            if self.change(seen, new) {
+                return Some(place);
+            }
+        }
+    }
+
+    /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a
+    /// release. Reads only, and only memory that was there a moment ago.
+    fn seems_idle(&self, calls: u32) -> bool {
+        let state = self.state();
+        state & HEAD != 0
+            && has_sleepers(state)
+            && is_same_call(self.queue.calls.load(Relaxed), calls)
+            && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
+    }
+
+    /// A sleeper whose deadline has passed is no longer counted. If it is called at this moment, it passes the call on.
+    /// It takes the lock if that is free.
+    fn leave(&self) -> Result<(), TimedOut> {
+        loop {
+            let seen = self.state();
+            if seen & TRANSIT != 0 {
+                if self.change(seen, without_sleeper(seen) & !TRANSIT) {
+                    return self.resign(Role::Head { is_dirty: false, place: Place::Own });
+                }
+                continue;
+            }
+            if self.change(seen, after_sleeper(seen)) {
+                break;
+            }
+        }
+        if self.word.load(Relaxed) == FREE && self.take(Role::Arrival) { Ok(()) } else { Err(TimedOut) }
+    }
+}
+
+/// The lock's memory has been freed: no thread will ever wake its sleepers.
+pub(super) fn stay_away<M: Machine>(until: Option<Deadline>) -> Result<(), TimedOut> {
+    let mine = M::Word::new(0);
+    while !is_late::<M>(until) {
+        M::park(&mine, 0, until);
+    }
+    Err(TimedOut)
+}

@@ -1,0 +1,342 @@
+//! # What the word `state` of a `flash` lock says about its waiters
+//!
+//! | bits of `state` | set by | cleared by | meaning |
+//! |---|---|---|---|
+//! | [`HEAD`] | a waiter that finds no head | the head when it leaves and no thread sleeps; the last sleeper that leaves under `PASS` | there is a head, or the place is being passed on |
+//! | [`PASS`] | the head when it acquires and others sleep | the release; a sleeper that takes it | the holder was the head, and its release passes the place on |
+//! | [`TRANSIT`] | the release; a head that gives up | the sleeper that takes the place | the place of the head is free for a sleeper |
+//! | [`HANDOFF`] | the head, once its wait is overdue | the release; the head when it leaves | the next release is to hand the lock over |
+//! | [`GRANT`] | the release, instead of freeing the word | a head, or a thread that finds it stale; it then holds the lock | the lock is reserved for the head |
+//! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
+//! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
+//!
+//! Above these are eight bits of the process's [epoch](Machine::epoch), and 17 bits that count the sleepers.
+//!
+//! By the epoch, a forked child knows that these waiters are its parent's. The first thread that waits or wakes there
+//! forgets them ([`Lock::settle`]). If an ancestor 256 generations ago had the same epoch, what it left looks like the
+//! state of a head that does not run, and is treated like that.
+
+use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+
+use crate::machine::event::Event;
+use crate::machine::{Machine, Word};
+use crate::mutex::flash::arrival::Role;
+use crate::mutex::flash::stay::CALL;
+use crate::mutex::flash::{FREE, FlashQueue, HELD, SLEEPERS};
+
+/// There is a head, or the place is being passed on.
+pub const HEAD: u32 = 1;
+/// The holder was the head, and its release passes the place on.
+pub const PASS: u32 = 2;
+/// The place of the head is free for a sleeper.
+pub const TRANSIT: u32 = 4;
+/// The next release is to hand the lock over.
+pub const HANDOFF: u32 = 8;
+/// The lock is reserved for the head.
+pub const GRANT: u32 = 16;
+/// The head sleeps, or is about to.
+pub const SLEEPS: u32 = 32;
+/// The section is timed: the release is to read the clock.
+pub const TIMED: u32 = 64;
+
+/// Where the process's epoch begins.
+pub const EPOCH_AT: u32 = 7;
+/// The bits that say to which process the rest belongs.
+pub const EPOCH: u32 = 0xFF << EPOCH_AT;
+/// One sleeper.
+pub const SLEEPER: u32 = 1 << 15;
+/// The bits that count sleepers.
+pub const COUNT: u32 = !(SLEEPER - 1);
+const _: () = assert!(TIMED < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
+
+/// Whether any sleeper is counted.
+pub fn has_sleepers(state: u32) -> bool {
+    state & COUNT != 0
+}
+
+/// How many sleepers are counted.
+pub fn count(state: u32) -> u32 {
+    state / SLEEPER
+}
+
+/// Whether the count has no room for `more`.
+pub fn is_full(state: u32, more: u32) -> bool {
+    count(state) + more > COUNT / SLEEPER
+}
+
+/// One sleeper less. (In a child that a signal handler forked, a thread that slept then is not counted.)
+pub fn without_sleeper(state: u32) -> u32 {
+    if has_sleepers(state) { state - SLEEPER } else { state }
+}
+
+/// The state after the head has acquired the lock. If others sleep, it keeps the place, and its release passes it on.
+/// If none does, a place that another head has passed on can be taken by no thread, and is given up.
+pub fn after_head(state: u32) -> u32 {
+    let left = state & !(HANDOFF | GRANT);
+    if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
+}
+
+/// The state after an extra head has acquired the lock: the place of the head is not its own.
+pub fn after_extra_head(state: u32) -> u32 {
+    state & !(HANDOFF | GRANT)
+}
+
+/// The state after a sleeper has left. The last one takes away the place that the holder was to pass on.
+pub fn after_sleeper(state: u32) -> u32 {
+    let left = without_sleeper(state);
+    if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) }
+}
+
+/// The state after the head has left without the lock.
+pub fn after_resigning(state: u32) -> u32 {
+    let left = state & !HANDOFF;
+    if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
+}
+
+/// Whether no release will call a sleeper, as far as `word` and `state` show: the head does not run, or there is none.
+pub fn is_idle(word: u32, state: u32) -> bool {
+    let is_waited_for = word >= SLEEPERS;
+    if state & HEAD == 0 {
+        true
+    } else if state & (TRANSIT | GRANT) != 0 {
+        false // Sleepers look at that elsewhere.
+    } else if state & PASS != 0 {
+        word == FREE
+    } else {
+        state & SLEEPS == 0 || !is_waited_for
+    }
+}
+
+/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
+/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head when
+/// there was none.
+pub mod turn {
+    use core::sync::atomic::Ordering::Relaxed;
+
+    use crate::machine::{Machine, Word};
+
+    /// One acquisition.
+    const ONE: u32 = 1 << 16;
+    /// One unit of the time (µs).
+    const UNIT: u32 = 16;
+
+    /// One more acquisition.
+    #[inline(always)]
+    pub fn next(turn: u32) -> u32 {
+        turn.wrapping_add(ONE)
+    }
+
+    /// Counts one acquisition, by the thread that has just made it. Relaxed: a hint, and the holder's own.
+    #[inline(always)]
+    pub(in crate::mutex::flash) fn count<M: Machine>(turn: &M::Word) {
+        turn.store(next(turn.load(Relaxed)), Relaxed);
+    }
+
+    /// Whether the number of acquisitions is a multiple of `n`, which is a power of two.
+    #[inline(always)]
+    pub fn is_multiple(turn: u32, n: u32) -> bool {
+        turn & ((n - 1) * ONE) == 0
+    }
+
+    /// How many acquisitions there were between two looks.
+    #[inline(always)]
+    pub fn between(before: u32, after: u32) -> u32 {
+        (after / ONE).wrapping_sub(before / ONE) & 0xFFFF
+    }
+
+    /// The same number, with another time.
+    pub fn at(turn: u32, micros: u32) -> u32 {
+        turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
+    }
+
+    /// How long ago (µs) that time is, if it is less than about a second.
+    pub fn age(turn: u32, micros: u32) -> u32 {
+        (micros / UNIT).wrapping_sub(turn) % ONE * UNIT
+    }
+}
+
+/// The two pieces of state of one lock.
+pub(super) struct Lock<'a, M: Machine> {
+    pub(super) word: &'a M::Word,
+    pub(super) queue: &'a FlashQueue<M>,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    fn my_epoch() -> u32 {
+        M::epoch() << EPOCH_AT & EPOCH
+    }
+
+    /// To be called before the slow paths: in a forked child, forgets the waiters of the parent. A lock that was
+    /// granted to one of them becomes free.
+    pub(super) fn settle(&self) {
+        loop {
+            let (seen, mine) = (self.queue.state.load(Relaxed), Self::my_epoch());
+            if seen == 0 || seen & EPOCH == mine {
+                return;
+            }
+            // No other thread can have it. But since the exchange, a thread of this process may sleep on the word.
+            if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok()
+                && seen & GRANT != 0
+                && self.word.hand_back(FREE, HELD, Relaxed)
+            {
+                M::trace(Event::Wake);
+                M::wake(self.word, 1);
+            }
+        }
+    }
+
+    /// The value of `state`. Relaxed: it only decides what is tried next.
+    pub(super) fn state(&self) -> u32 {
+        self.queue.state.load(Relaxed)
+    }
+
+    /// `seen -> new`, with this process's epoch. Relaxed: orders nothing by itself.
+    pub(super) fn change(&self, seen: u32, new: u32) -> bool {
+        self.change_ordered(seen, new, Relaxed)
+    }
+
+    /// The same, with an ordering.
+    fn change_ordered(&self, seen: u32, new: u32, order: Ordering) -> bool {
+        let new = new & !EPOCH | Self::my_epoch();
+        self.queue.state.compare_exchange(seen, new, order, Relaxed).is_ok()
+    }
+
+    /// (head awake) -> SLEEPS, by a head that has written 3. Release pairs with [`Lock::take_sleeps_back`].
+    pub(super) fn say_sleeps(&self, seen: u32) -> bool {
+        self.change_ordered(seen, seen | SLEEPS, Release)
+    }
+
+    /// SLEEPS -> HANDOFF, by a release that is about to write 2 over the head's 3: hence Acquire. A head that leaves
+    /// takes `HANDOFF` back.
+    pub(super) fn take_sleeps_back(&self, seen: u32) -> bool {
+        self.change_ordered(seen, seen & !SLEEPS | HANDOFF, Acquire)
+    }
+
+    /// `state -> change(state)`, for any `state`. Returns the state before.
+    pub(super) fn update(&self, change: impl Fn(u32) -> u32) -> u32 {
+        let mut seen = self.state();
+        while !self.change(seen, change(seen)) {
+            seen = self.state();
+        }
+        seen
+    }
+
+    /// (held, GRANT) -> held, by a head. Returns whether it was granted.
+    ///
+    /// Acquire pairs with the Release of [`Lock::grant`]: sees the last section.
+    pub(super) fn take_grant(&self, role: Role) -> bool {
+        let mut seen = self.state();
+        while seen & GRANT != 0 {
+            match self.queue.state.compare_exchange(seen, role.after(seen), Acquire, Relaxed) {
+                Ok(_) => {
+                    self.note_head();
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The same, by any thread, if no thread has taken the grant for [`STALE`] µs: the head that it was for does not
+    /// run.
+    pub(super) fn take_stale_grant(&self) -> bool {
+        let seen = self.state();
+        if seen & GRANT == 0 || turn::age(self.queue.turn.load(Relaxed), M::micros()) < STALE {
+            return false;
+        }
+        // Acquire as above.
+        let taken = self.queue.state.compare_exchange(seen, seen & !GRANT, Acquire, Relaxed).is_ok();
+        if taken {
+            self.note_head(); // The next grant may stay for as long.
+        }
+        taken
+    }
+
+    /// (HANDOFF, head awake) -> GRANT. The word stays held. If it succeeds, it is the last access to the lock.
+    ///
+    /// Release hands over this section.
+    pub(super) fn grant(&self, seen: u32) -> bool {
+        let new = seen & !HANDOFF | GRANT;
+        self.queue.state.compare_exchange(seen, new, Release, Relaxed).is_ok()
+    }
+
+    /// Called by a thread that has just become the head, when there was none.
+    ///
+    /// The holder writes the same word by plain stores, so this may be lost. Then a release takes the head to have
+    /// waited longer than it has.
+    pub(super) fn note_first(&self) {
+        // Relaxed: a hint.
+        let seen = self.queue.turn.load(Relaxed);
+        let _ = self.queue.turn.compare_exchange(seen, turn::at(seen, M::micros()), Relaxed, Relaxed);
+    }
+
+    /// Called by the holder: a head has just got the lock.
+    pub(super) fn note_head(&self) {
+        // Relaxed: the holder's own, and a hint for others.
+        self.queue.turn.store(turn::at(self.queue.turn.load(Relaxed), M::micros()), Relaxed);
+    }
+
+    /// 0 -> held, by a waiter; to 2 if it has taken a wake-up on which others that sleep on the word still rely.
+    pub(super) fn grab(&self, is_dirty: bool) -> bool {
+        let held = if is_dirty { SLEEPERS } else { HELD };
+        let taken = self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok();
+        if taken {
+            turn::count::<M>(&self.queue.turn);
+        }
+        taken
+    }
+
+    /// One more call for sleepers. AcqRel: a thread that reads it sees the `TRANSIT` that was set before.
+    pub(super) fn call(&self) -> *const M::Word {
+        self.queue.calls.fetch_add(CALL, AcqRel);
+        &raw const self.queue.calls
+    }
+}
+
+/// After this long (µs) a grant that no thread has taken may be taken by any thread.
+const STALE: u32 = 25_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acquisitions_and_times_do_not_touch_each_other() {
+        let before = turn::at(0xFFFE_0000, 5_000_000);
+        let mut seen = before;
+        for passed in 1..5 {
+            seen = turn::next(seen);
+            assert_eq!(turn::between(before, seen), passed);
+            assert_eq!(turn::age(seen, 5_000_000), 0);
+            assert_eq!(turn::is_multiple(seen, 4), passed == 2);
+        }
+        assert_eq!(turn::age(seen, 5_001_600), 1_600);
+        assert_eq!(turn::age(turn::at(0, u32::MAX), 159), 160, "the clock wraps");
+    }
+
+    #[test]
+    fn the_place_of_the_head_is_kept_for_sleepers() {
+        assert_eq!(after_head(HEAD | HANDOFF | GRANT), 0);
+        assert_eq!(after_head(HEAD | GRANT | TIMED | SLEEPER), HEAD | PASS | TIMED | SLEEPER);
+        assert_eq!(after_resigning(HEAD | HANDOFF), 0);
+        assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
+        assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
+    }
+
+    #[test]
+    fn an_extra_head_and_the_last_sleeper_leave_the_place_to_others() {
+        let others = HEAD | PASS | TIMED | SLEEPER;
+        assert_eq!(after_extra_head(others | HANDOFF), others);
+        assert_eq!(after_extra_head(HEAD | GRANT | TRANSIT), HEAD | TRANSIT);
+        assert_eq!(after_sleeper(others), TIMED, "the release calls no thread");
+        assert_eq!(after_sleeper(others + SLEEPER), others);
+        assert_eq!(after_sleeper(HEAD | SLEEPER), HEAD);
+    }
+
+    #[test]
+    fn the_count_is_full_before_it_overflows() {
+        assert!(!is_full(COUNT - SLEEPER, 1) && is_full(COUNT - SLEEPER, 2) && is_full(COUNT | HEAD, 1));
+        assert_eq!(without_sleeper(HEAD), HEAD);
+    }
+}

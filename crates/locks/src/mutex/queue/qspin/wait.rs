@@ -1,0 +1,141 @@
+//! # Waiting for the word
+//!
+//! How the two waiters that are next wait for the lock's word. These are the waiter that is PENDING, and the head of
+//! the queue behind it. Both poll the word. Then, if their policy lets them, they sleep on it: they set SLEEPS first,
+//! and then look at the word once more, with the kernel's help. A release that sees SLEEPS wakes both. The bit stays
+//! until the head acquires, or until neither of the two is left: see [`with_tail`](super::word::with_tail).
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::mutex::queue::qspin::line::{Line, Succession};
+use crate::mutex::queue::qspin::word::{
+    LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending,
+};
+use crate::parts::wait::WaitPolicy;
+
+/// How being PENDING ended.
+#[derive(Clone, Copy)]
+pub(super) enum Pending {
+    /// The lock is ours.
+    Won,
+    /// Gave up.
+    TimedOut,
+    /// This is not the process in which the bit was set: we are the thread that forked, in a signal handler. We queue.
+    Lost,
+}
+
+impl<M: Machine> Line<'_, M> {
+    /// (LOCKED) -> (LOCKED, PENDING), from a word that was just seen. Returns the mark that was set; the error is what
+    /// the word holds instead. If the PENDING waiter is about to acquire, waits a moment for that: then there is room
+    /// for us.
+    pub(super) fn try_pend(self, mut seen: u32, mark: u32) -> Result<u32, u32> {
+        if seen == mark {
+            M::spin_until(self.word, Relaxed, Patience::Budget, |now| {
+                seen = now;
+                now != mark
+            });
+        }
+        if seen != LOCKED {
+            return Err(seen);
+        }
+        self.word.compare_exchange(LOCKED, LOCKED | mark, Relaxed, Relaxed).map(|_| mark)
+    }
+
+    /// Waits while (LOCKED, PENDING); then (PENDING) -> (LOCKED).
+    pub(super) fn wait_pending<W: WaitPolicy>(self, mark: u32, until: Option<Deadline>) -> Pending {
+        loop {
+            let mut won = false;
+            let attempt = |seen| {
+                won = self.take_pending(seen);
+                won
+            };
+            self.look::<W>(until, attempt);
+            if won {
+                return Pending::Won;
+            }
+            if pending_mark::<M>() != Some(mark) {
+                return Pending::Lost;
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) && self.leave_pending() {
+                return Pending::TimedOut;
+            }
+            if W::PARKS {
+                self.doze(until, is_locked);
+            }
+        }
+    }
+
+    /// (PENDING) -> (LOCKED), from what was seen. Does nothing while the bit is missing: a joiner is putting it back.
+    fn take_pending(self, mut seen: u32) -> bool {
+        while has_pending::<M>(seen) && !is_locked(seen) {
+            match self.word.compare_exchange(seen, without_pending::<M>(seen) | LOCKED, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// (LOCKED, PENDING) -> (LOCKED). Does nothing if the lock is free: then we can take it.
+    fn leave_pending(self) -> bool {
+        let mut seen = self.word.load(Relaxed);
+        while is_locked(seen) && has_pending::<M>(seen) {
+            match self.word.compare_exchange(seen, without_pending::<M>(seen), Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The head waits until it holds the lock, or until the deadline has passed. Either way it passes the front on.
+    pub fn contend<S: Succession, W: WaitPolicy>(self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let order = S::order(self, me);
+        loop {
+            let mut won = false;
+            let attempt = |mut seen| {
+                while !won && !is_busy::<M>(seen) {
+                    match self.acquire::<S, W>(me, seen, order) {
+                        Ok(()) => won = true,
+                        Err(now) => seen = now,
+                    }
+                }
+                won
+            };
+            self.look::<W>(until, attempt);
+            if won {
+                return Ok(());
+            }
+            if until.is_some_and(|deadline| M::expired(&deadline)) && is_busy::<M>(self.word.load(Relaxed)) {
+                self.pass::<S, W>(me, order);
+                return Err(TimedOut);
+            }
+            if W::PARKS {
+                self.doze(until, is_busy::<M>);
+            }
+        }
+    }
+
+    /// Polls the word as long as the policy allows, and at least once.
+    fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
+        if W::SPINS {
+            // Relaxed: only decides when to try the exchange.
+            W::poll::<M>(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
+        } else {
+            attempt(self.word.load(Relaxed));
+        }
+    }
+
+    /// Sleeps on the word until it is released, if `wait` still holds of it. Threads that join meanwhile do not end the
+    /// sleep; a thread that joins just before it makes us look again.
+    fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
+        // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
+        let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;
+        if wait(seen) {
+            M::trace(Event::Park);
+            M::park(self.word, seen, until);
+        }
+    }
+}

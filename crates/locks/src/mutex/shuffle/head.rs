@@ -1,0 +1,156 @@
+//! # The head of a ShflLock's queue
+//!
+//! How the first waiter contends for the word. No other waiter of the queue does. It polls for a while, then sleeps on
+//! the word itself, by glibc's protocol, until a release wakes it, or its deadline has passed. See
+//! [`shfl`](super::shfl), invariants 1 and 2.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::mutex::shuffle::release::{bound, stood_still, wake};
+use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::parts::policy::Admission;
+use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
+use crate::parts::shuffle::shuffler;
+use crate::parts::wait::WaitPolicy;
+
+/// How long (µs) a head waits for a promised grant before it looks again.
+const PROMISE: u32 = 10;
+/// A head that polls looks at the clock once in this many polls.
+const ASK_EVERY: u32 = 16;
+
+/// How the head's contention ended. In each case the node is out of the queue.
+pub(super) enum Contended {
+    /// This thread has the lock.
+    Won,
+    /// The deadline has passed.
+    TimedOut,
+    /// Evicted, because this thread did not run. The node still belongs to it.
+    Evicted,
+}
+
+impl<M: Machine> Lock<'_, M> {
+    /// Contends for the word as the head, until it is won (`holding`: it already is). Then leaves the queue.
+    pub(super) fn contend<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        until: Option<Deadline>,
+        holding: bool,
+    ) -> Contended {
+        let node = me.node::<M>();
+        shuffler::start_at_head(node);
+        // A head that was moved to the word may have slept there: invariant 2.
+        let mut taken = if self.wake_up(node) { SLEEPERS } else { HELD };
+        let mut won = holding || (W::SPINS && self.spin_as_head::<W, P>(me, until, taken));
+        while !won {
+            if node.state.load(Acquire) == state::EVICTED {
+                return Contended::Evicted;
+            }
+            // If this fails, the lock has just been granted to this thread, which takes it below.
+            if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.unname(me) {
+                if let Some(next) = self.queue.pass(me, None) {
+                    wake::<M>(next);
+                }
+                return Contended::TimedOut;
+            }
+            if W::PARKS {
+                won = self.doze(me, until);
+                taken = SLEEPERS; // Invariant 2.
+            }
+            won = won || self.spin_as_head::<W, P>(me, until, taken);
+        }
+        if node.state.load(Relaxed) == state::EVICTED {
+            // Evicted before the lock was released to this thread, which holds it now: the node is in no queue.
+            M::give_node(me);
+        } else if self.queue.pass(me, Some(self.word)).is_some() {
+            self.note_sleeper();
+        }
+        Contended::Won
+    }
+
+    /// NAPPING -> HEAD. Returns whether it was NAPPING. If not, it is awake already, or evicted.
+    fn wake_up(&self, node: &Node<M>) -> bool {
+        node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok()
+    }
+
+    /// (head = me, GRANTED) -> (head = me): takes the grant. Returns whether there was one.
+    fn take_grant(&self, me: Handle) -> bool {
+        let taken =
+            self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me));
+        if taken {
+            stood_still::<M>(M::micros().wrapping_sub(me.node::<M>().granted_at.load(Relaxed)));
+        }
+        taken
+    }
+
+    /// Polls the word and the grant; 0 -> `taken`. Shuffles meanwhile. A head whose wait is overdue asks for the lock.
+    fn spin_as_head<W: WaitPolicy, P: Admission>(&self, me: Handle, until: Option<Deadline>, taken: u32) -> bool {
+        let node = me.node::<M>();
+        let (mut polls, mut won) = (0u32, false);
+        let is_overdue = || waited(node) >= bound(node);
+        let mut asked = is_overdue();
+        if asked {
+            self.ask(me);
+        }
+        let mut attempt = |seen| {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(WALK_EVERY) {
+                if node.state.load(Acquire) == state::EVICTED {
+                    return true;
+                }
+                if shuffler::has_role(node) {
+                    shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
+                }
+            }
+            if !asked && polls.is_multiple_of(ASK_EVERY) && is_overdue() {
+                asked = true;
+                self.ask(me);
+            }
+            won = match seen {
+                FREE => self.word.compare_exchange(FREE, taken, Acquire, Relaxed).is_ok(),
+                _ => self.take_grant(me),
+            };
+            won
+        };
+        if !W::SPINS {
+            attempt(self.word.load(Relaxed));
+        } else {
+            M::spin_until(self.word, Relaxed, W::patience(until, Patience::Contend), attempt);
+        }
+        won
+    }
+
+    /// (head = me) -> (head = me, ASKED), if the lock has not been granted yet.
+    fn ask(&self, me: Handle) {
+        self.queue.change_head(naming(me), naming(me) | ASKED);
+    }
+
+    /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
+    /// lock.
+    fn doze(&self, me: Handle, until: Option<Deadline>) -> bool {
+        let node = me.node::<M>();
+        if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
+            return false; // Evicted.
+        }
+        note_asleep::<M>(me);
+        // AcqRel: see `hand_over`.
+        let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
+        let promise = self.queue.head.load(Relaxed) & PROMISED;
+        if !won && promise == PROMISED {
+            M::relax(PROMISE); // The releaser needs two more instructions.
+        } else if !won && promise != GRANTED {
+            M::trace(Event::Park);
+            // A wake-up that changed nothing came from a signal.
+            while M::park(self.word, SLEEPERS, until) == Unparked::Woken
+                && self.word.load(Relaxed) == SLEEPERS
+                && self.queue.head.load(Relaxed) & GRANTED == 0
+                && node.state.load(Relaxed) == state::NAPPING
+            {}
+        }
+        self.wake_up(node); // Not if it was evicted.
+        won
+    }
+}

@@ -1,0 +1,216 @@
+//! # Releasing a ShflLock that threads wait for
+//!
+//! The release while threads wait: it decides which thread is next. As a rule it frees the word, and the first thread
+//! that takes it is next. If the head's wait is overdue, the head is. See [`shfl`](super::shfl), departures 2 and 3,
+//! invariant 3, and the bound.
+//!
+//! | the head | what a release does |
+//! |---|---|
+//! | polls | frees the word; if the head's wait is overdue, the head has set ASKED, and the release hands it the lock |
+//! | sleeps on the word (which is 2) | looks at the clock: frees the word and wakes the head; or, when it is time and the kernel confirms that the head sleeps, hands it the lock |
+//! | neither, for long | one release in [`LOOK_EVERY`] looks at the clock, and evicts the head |
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::machine::event::Event;
+use crate::machine::node::{Node, state};
+use crate::machine::{Handle, Machine, Word};
+use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::parts::queue::link::handle_in;
+use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
+
+/// If heads do not run at once when they are handed the lock, the bound is stretched, up to this many bounds ...
+const STRETCHES: u32 = 100;
+/// ... so that the lock stands still for at most one part of the time in this many ...
+const WORTH: u32 = 8;
+/// ... but not for a head that has queued for this long (µs).
+const PATIENT: u32 = 50_000;
+/// Sections are short if there are this many releases within a bound. Then a sleeping head is woken when the bound is
+/// over, so that it asks. It is handed the lock asleep only after another bound: otherwise the lock would stand still
+/// while it wakes up.
+const SHORT_SECTIONS: u32 = 16;
+/// One release in this many looks whether the head runs (a power of two).
+const LOOK_EVERY: u32 = 64;
+/// A head that should have asked this long (µs) ago, and has not, does not run.
+const IDLE: u32 = 25_000;
+/// How many waiters a releaser looks at for one to wake, if the head cannot be woken.
+const ROUSE_REACH: usize = 64;
+
+impl<M: Machine> Lock<'_, M> {
+    /// Releases the lock while threads wait. `head` is what the releaser saw, without
+    /// [`ARRIVAL`](super::front::ARRIVAL). Never inlined: otherwise the release of a lock without waiters would save
+    /// registers for it.
+    #[inline(never)]
+    pub(super) fn unlock_contended(&self, head: u32) {
+        match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {
+            Some(waiter) if !pass_over(waiter.node::<M>()) && !self.sleeps(waiter.node::<M>()) => {
+                self.free();
+            }
+            _ => self.unlock_slow(head),
+        }
+    }
+
+    /// Whether the head sleeps, or is about to. If the word is not 2, the head has been woken.
+    fn sleeps(&self, node: &Node<M>) -> bool {
+        node.state.load(Relaxed) == state::NAPPING && self.word.load(Relaxed) == SLEEPERS
+    }
+
+    /// The rarer cases: the head's wait may be overdue; the head does not run, or did not survive a fork; or the holder
+    /// won out of turn, past a head that may not run.
+    #[cold]
+    fn unlock_slow(&self, head: u32) {
+        if head & ROUSE != 0 {
+            self.queue.head.fetch_and(!ROUSE, Relaxed); // Relaxed: the holder's own flag.
+        }
+        let Some(waiter) = named(head) else {
+            self.free();
+            return;
+        };
+        let node = waiter.node::<M>();
+        if !node.is_alive() {
+            self.queue.bury(self.queue.head.load(Relaxed));
+            self.free();
+            return;
+        }
+        let sleeps = self.sleeps(node);
+        let asked = head & PROMISED == ASKED;
+        if (asked || sleeps && is_due(node)) && self.hand_over(waiter, node, sleeps) {
+            return;
+        }
+        if !sleeps && !asked && is_idle(node) {
+            self.evict(waiter);
+        }
+        let woken = self.free();
+        // From here on, only nodes are accessed.
+        if woken.is_some_and(|woken| woken > 0) {
+            note_awake::<M>(waiter);
+        }
+        let unheard = woken == Some(0) && node.state.load(Relaxed) == state::NAPPING;
+        if unheard || head & ROUSE != 0 {
+            rouse::<M>(waiter);
+        }
+    }
+
+    /// The holder evicts a head that does not run.
+    pub(super) fn evict(&self, idle: Handle) {
+        if self.queue.evict(idle, Some(self.word)).is_some() {
+            self.note_sleeper();
+        }
+    }
+
+    /// 1 | 2 -> 2: the holder's release wakes the thread that was moved to the word. Relaxed: the release is the
+    /// holder's own.
+    pub(super) fn note_sleeper(&self) {
+        self.word.swap(SLEEPERS, Relaxed);
+    }
+
+    /// (word, head) -> (1, head | GRANTED): hands the lock over instead of freeing it. Returns false if the head has
+    /// left, or if it seemed to sleep and the kernel says that it did not: then it may be frozen.
+    ///
+    /// Meanwhile the head may be falling asleep: it writes 2, looks at `head`, and sleeps while the word is 2. Both
+    /// threads exchange the word. If the head's exchange comes first, ours sees 2, and keeps the head from falling
+    /// asleep, or wakes it. If ours comes first, the head sees the promise.
+    fn hand_over(&self, waiter: Handle, node: &Node<M>, sleeps: bool) -> bool {
+        let word: *const M::Word = self.word;
+        let promises = |from| self.queue.change_head(from, naming(waiter) | PROMISED);
+        if !promises(naming(waiter)) && !promises(naming(waiter) | ASKED) {
+            return false;
+        }
+        // This is within the section, but only once in a bound. From here on the head sees the promise.
+        if sleeps && M::wake(word, u32::MAX) == 0 {
+            self.queue.change_head(naming(waiter) | PROMISED, naming(waiter) | ASKED);
+            return false;
+        }
+        node.granted_at.store(M::micros(), Relaxed);
+        let before = self.word.swap(HELD, AcqRel);
+        if !self.queue.change_head(naming(waiter) | PROMISED, naming(waiter) | GRANTED) {
+            return false; // Never, as long as only the holder releases.
+        }
+        // From here on, invariant 3.
+        M::trace(Event::Grant);
+        note_awake::<M>(waiter);
+        if before == SLEEPERS {
+            M::trace(Event::Wake);
+            M::wake(word, u32::MAX);
+        }
+        true
+    }
+
+    /// 1 | 2 -> 0. If the word was 2, wakes all threads that sleep on it, and returns how many slept.
+    #[inline]
+    pub(super) fn free(&self) -> Option<u32> {
+        let word: *const M::Word = self.word;
+        if !self.word.hand_back(FREE, HELD, Release) {
+            return None;
+        }
+        Some(wake_sleepers::<M>(word))
+    }
+}
+
+/// Wakes all threads that sleep on the word: the head, and foreign code, whose sleepers each rely on being woken.
+/// Returns how many slept.
+#[cold]
+#[inline(never)]
+fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
+    M::trace(Event::Wake);
+    M::wake(word, u32::MAX)
+}
+
+/// The release passes this head over. Returns whether it should look whether the head runs. Only the holder calls this.
+#[inline]
+fn pass_over<M: Machine>(node: &Node<M>) -> bool {
+    let passes = node.passes.load(Relaxed).wrapping_add(1);
+    node.passes.store(passes, Relaxed);
+    passes.is_multiple_of(LOOK_EVERY)
+}
+
+/// Whether a sleeping head is to be handed the lock now.
+fn is_due<M: Machine>(node: &Node<M>) -> bool {
+    let (waited, bound) = (waited(node), bound(node));
+    waited >= bound && (waited >= bound.saturating_mul(2) || node.passes.load(Relaxed) < SHORT_SECTIONS)
+}
+
+/// Whether a head that has not asked, and does not sleep, does not run.
+pub(super) fn is_idle<M: Machine>(node: &Node<M>) -> bool {
+    waited(node) > bound(node).saturating_mul(2).saturating_add(IDLE)
+}
+
+/// How long (µs) a head waits before it is handed the lock: `bound=`. If heads do not run when they are handed the
+/// lock, it is longer for a while, so that the lock stands still only for a small part of the time.
+pub(super) fn bound<M: Machine>(head: &Node<M>) -> u32 {
+    let least = M::tunables().bound_us;
+    let queued = M::micros().wrapping_sub(head.queued_at.load(Relaxed));
+    if queued >= PATIENT { least } else { stretched::<M>(least) }
+}
+
+fn stretched<M: Machine>(least: u32) -> u32 {
+    least.max(M::recent_stall().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
+}
+
+/// A lock that was handed over stood still for this long (µs). Half of the last value counts, too: hand-offs differ.
+pub(super) fn stood_still<M: Machine>(micros: u32) {
+    M::set_recent_stall(micros.max(M::recent_stall() / 2));
+}
+
+/// Wakes a waiter that has just been made head.
+pub(crate) fn wake<M: Machine>(waiter: Handle) {
+    M::trace(Event::Wake);
+    if M::unpark(waiter.node::<M>()) == 0 {
+        // It does not sleep where it should: it is about to see its new state, or it is frozen.
+        rouse::<M>(waiter);
+    }
+}
+
+/// Wakes the first sleeper behind the head, in case the head is frozen: that sleeper looks for the lock itself.
+/// Accesses nodes only. They may have moved on meanwhile: then it wakes a thread in vain.
+pub(crate) fn rouse<M: Machine>(head: Handle) {
+    let mut here = head;
+    for _ in 0..ROUSE_REACH {
+        let Some(next) = handle_in(here.node::<M>().next.load(Acquire)) else { return };
+        let node = next.node::<M>();
+        if node.state.load(Relaxed) == state::PARKED && M::unpark(node) > 0 {
+            return;
+        }
+        here = next;
+    }
+}

@@ -1,0 +1,56 @@
+//! # null: no lock at all
+//!
+//! `null` does nothing, and excludes no thread. **Use it** to measure the cost of the benchmark itself, and subtract
+//! it: `flashlock simulate --locks null,mcs --threads 1`. **Rather not** for anything else.
+//!
+//! **Problem.** A benchmark measures a lock together with the benchmark: its loops, its sections, its bookkeeping.
+//! **Idea.** A lock that does nothing shows what the rest takes. **Source.** None: lock benchmarks have always had it.
+//!
+//! ```text
+//!     lock ───> section ───> unlock        of which the first and the last are empty
+//! ```
+//!
+//! **Departures.** None: there is nothing to depart from.
+//!
+//! ## State, invariants, orderings
+//! None: neither word nor queue is accessed, no thread is kept out, and nothing is ordered.
+//!
+//! **Cannot:** exclude any thread. No program can be run under it, and simulations with one thread only. The tests that
+//! every lock must pass leave it out.
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Machine, TimedOut};
+use crate::parts::raw::RawLock;
+
+/// Not a lock.
+pub struct Null;
+
+impl<M: Machine> RawLock<M> for Null {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(_: &M::Word, (): &()) -> bool {
+        M::trace(Event::Acquire);
+        true
+    }
+
+    #[inline]
+    fn lock(_: &M::Word, (): &()) {
+        M::trace(Event::Acquire);
+    }
+
+    #[inline]
+    fn lock_until(_: &M::Word, (): &(), _: Deadline) -> Result<(), TimedOut> {
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(_: &M::Word, (): &()) {}
+
+    fn is_locked(_: &M::Word, (): &()) -> bool {
+        false
+    }
+}

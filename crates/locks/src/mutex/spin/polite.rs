@@ -1,0 +1,188 @@
+//! # Polite: a spinlock of four bytes for any number of threads
+//!
+//! `Polite` is a spinlock whose waiters give their CPUs away, and whose long-time waiters get the lock next. It serves
+//! `pthread_spinlock_t`, which has four bytes. **Use it** where a lock has one word, possibly in memory that processes
+//! share. **Rather not** when the order of waiters matters.
+//!
+//! **Problem.** Spinlocks are used where sections are short, and waiters poll. With more threads than CPUs, waiters
+//! poll away the time that the holder needs. And however many CPUs there are, a thread that releases and acquires in a
+//! tight loop may pass a waiter over for ever. **Idea.** Test-and-set with random back-off, in which a waiter gives its
+//! CPU away ([`Tas`](super::Tas)). A waiter that has waited for too long *claims* the lock. The releaser leaves the
+//! claim in the word. A free lock with a claim is taken by its claimant only, until the claim lapses. So a claimant
+//! that does not run, or has died, delays the others for a moment only. **Source.** Anderson, TPDS 1(1), 1990, and
+//! Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
+//!
+//! Nothing in the word depends on the process, and no thread sleeps on it: waiters nap. So the lock works in memory
+//! that processes share. The time of a claim is that of a clock that all of them see.
+//!
+//! ## State
+//! | word | meaning |
+//! |---|---|
+//! | 0 | free: memory that was zeroed |
+//! | 1 | free: what glibc's `pthread_spin_init` and `pthread_spin_unlock` write on x86, and our release |
+//! | [`HELD`] | held |
+//! | [`HELD`], [`CLAIMED`], time | held; the waiter that claimed it at that time is next |
+//! | [`CLAIMED`], time | free, but claimed |
+//!
+//! A held lock is negative, which is "held" in glibc's protocol, too. (glibc's holder writes 0, which is free here: a
+//! spinlock that is held through code that bypasses flashlock does not exclude. A program that zeroes a spinlock means
+//! a free one, and the two cannot be distinguished.)
+//!
+//! ## Invariants
+//! 1. The thread that changes the word from one without [`HELD`] to one with it holds the lock; only the holder removes
+//!    it.
+//! 2. The holder's release is a store, not an exchange. So a claim that is made between the release's load and its
+//!    store is lost. The claimant detects that, and claims again. (An exchange would double the cost of a release.)
+//!
+//! ## Orderings
+//! | access | ordering | pairs with | why |
+//! |---|---|---|---|
+//! | CAS to [`HELD`] | Acquire | the store in `unlock` | sees the last section |
+//! | store in `unlock` | Release | that CAS | hands over this section |
+//! | CAS of a claim | Relaxed | – | orders nothing; the next acquiring thread reads what the releaser stores |
+//! | loads | Relaxed | – | decide when to try the CAS |
+//!
+//! **Cannot:** be fair in the short run. The bound of a wait is the number of waiters, times the time that a claim
+//! takes.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::parts::raw::RawLock;
+
+/// The value that a release stores, if there is no claim.
+pub const FREE: u32 = 1;
+/// Bit of the word: the lock is held.
+const HELD: u32 = 1 << 31;
+/// Bit of the word: a waiter has waited long. The low half is the time of the claim.
+const CLAIMED: u32 = 1 << 30;
+const WHEN: u32 = 0xffff;
+/// The clock of claims advances once in so many µs (a power of two); it wraps after 67 s.
+const TICK: u32 = 1024;
+
+/// How long a waiter waits before it claims, in µs.
+const CLAIM_AFTER: u32 = 2_000;
+/// For how many ticks a claim lasts.
+const CLAIM_LASTS: u32 = 8;
+/// Back-off starts here (µs) …
+const BACKOFF_MIN: u32 = 8;
+/// … and doubles up to here; a claimant's does not double.
+const BACKOFF_MAX: u32 = 1024;
+
+const _: () = assert!(HELD & CLAIMED == 0 && CLAIMED & WHEN == 0 && !is_held(FREE) && !is_held(0));
+
+const fn is_held(word: u32) -> bool {
+    word & HELD != 0
+}
+
+/// A claim made at this moment.
+fn claim_now<M: Machine>() -> u32 {
+    CLAIMED | ((M::micros() / TICK) & WHEN)
+}
+
+/// Whether the word holds a claim that has not lapsed.
+fn is_claimed<M: Machine>(word: u32) -> bool {
+    word & CLAIMED != 0 && (claim_now::<M>().wrapping_sub(word) & WHEN) < CLAIM_LASTS
+}
+
+/// The spinlock.
+pub struct Polite;
+
+/// free -> held, if it is free, and holds no claim that lasts, except `claim` (0: none).
+fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
+    let mine = claim != 0 && seen == claim;
+    !is_held(seen)
+        && (mine || !is_claimed::<M>(seen))
+        && word.compare_exchange_between_processes(seen, HELD, Acquire, Relaxed).is_ok()
+}
+
+/// held -> (held, claimed). Returns our claim, which may be an earlier one. Returns 0 if we have none: another claim
+/// stands, the lock is not held, or the word has just changed.
+fn stake<M: Machine>(word: &M::Word, claim: u32) -> u32 {
+    let seen = word.load(Relaxed);
+    if claim != 0 && seen == HELD | claim {
+        return claim;
+    }
+    if !is_held(seen) || is_claimed::<M>(seen) {
+        return 0;
+    }
+    let new = claim_now::<M>();
+    if word.compare_exchange_between_processes(seen, HELD | new, Relaxed, Relaxed).is_ok() { new } else { 0 }
+}
+
+#[cold]
+fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    if try_take::<M>(word, word.load(Relaxed), 0) {
+        return Ok(()); // Zeroed memory.
+    }
+    M::trace(Event::SpinContended);
+    let (begun, mut claim, mut limit) = (M::micros(), 0, BACKOFF_MIN);
+    loop {
+        let taken = |seen| try_take::<M>(word, seen, claim);
+        if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
+            return Ok(());
+        }
+        if M::micros().wrapping_sub(begun) >= CLAIM_AFTER {
+            claim = stake::<M>(word, claim);
+        }
+        M::relax(1 + M::random() % if claim == 0 { limit } else { BACKOFF_MIN });
+        if until.is_some_and(|deadline| M::expired(&deadline)) {
+            return Err(TimedOut);
+        }
+        limit = (limit * 2).min(BACKOFF_MAX);
+    }
+}
+
+impl<M: Machine> RawLock<M> for Polite {
+    type Queue = ();
+
+    fn new_queue() {}
+
+    /// free -> held. Passes over a claim, but leaves it in the word.
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let mut seen = word.load(Relaxed);
+        while !is_held(seen) {
+            let claim = if seen & CLAIMED != 0 { seen } else { 0 };
+            match word.compare_exchange_between_processes(seen, HELD | claim, Acquire, Relaxed) {
+                Ok(_) => {
+                    M::trace(Event::SpinAcquire);
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::SpinAcquire);
+        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
+            // Without a deadline it cannot time out.
+            let _ = lock_slow::<M>(word, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
+            lock_slow::<M>(word, Some(until))?;
+        }
+        M::trace(Event::SpinAcquire);
+        Ok(())
+    }
+
+    /// held -> free, (held, claimed) -> (free, claimed)
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        let seen = word.load(Relaxed);
+        let claim = seen & !HELD;
+        word.store(if claim == 0 { FREE } else { claim }, Release);
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        is_held(word.load(Relaxed))
+    }
+}

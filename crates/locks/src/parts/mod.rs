@@ -1,0 +1,25 @@
+//! # What locks are made of
+//!
+//! Each part once. Parts use the [machine](crate::machine) and each other, and know no lock.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`raw`] | the interface that all mutexes share |
+//! | [`wait`] | waiting policies: spin, spin-then-park, park; nodes that waiters have left behind |
+//! | [`queue`] | queues with direct hand-off, what stands in their links, and which waiter is next |
+//! | [`shuffle`] | the queue whose waiters reorder it |
+//! | [`policy`] | admission policies for shuffling locks |
+//! | [`adoption`] | the waiters of a broadcast, on their way to a mutex |
+//! | [`list`](mod@list) | the list of the condition variable and of the semaphore |
+//! | [`side`] | side blocks: state for which a lock has no room |
+//! | [`settle`](mod@settle) | the first use of a lock in a forked child |
+
+pub mod adoption;
+pub(crate) mod list;
+pub mod policy;
+pub mod queue;
+pub mod raw;
+pub mod settle;
+pub mod shuffle;
+pub mod side;
+pub mod wait;

@@ -1,0 +1,99 @@
+//! # Admission policies
+//!
+//! A policy decides which waiter in a ShflLock's queue is next, and next but one (ShflLocks, slides 39–40, 82:
+//! *shuffling is generic*). The [shuffler] visits the waiters behind itself, one after another, and asks the policy
+//! about each. The shuffler itself decides which links it may rewrite, when it must stop, and which waiter is the next
+//! shuffler, and it loses no waiter. So a policy is one page, and touches no lock.
+//!
+//! | the shuffler asks | the default answer |
+//! |---|---|
+//! | [`role`](Admission::role): what must be known about a thread that queues? | nothing |
+//! | [`walks`](Admission::walks): shall I walk now? | yes, whenever I have the role |
+//! | [`finishes`](Admission::finishes): shall I go on although the lock is free? | no |
+//! | [`place`](Admission::place): where does this waiter belong? | none: each policy must answer |
+//! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user sets (`ahead=`) |
+//!
+//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` writes another one, step by
+//! step.
+//!
+//! **Bounded, whatever the policy says.** A waiter that was put behind the shuffler is in its group. At `shuffles=`
+//! members the group is closed: then no waiter is moved until the queue has reached a waiter in no group. So the first
+//! waiter in no group is passed over at most that often, and the n-th at most n times as often. Nor can a policy break
+//! the lock's own promises: the head is handed the lock after `bound=` µs, and each waiter whose patience is spent
+//! tries for the lock itself.
+//!
+//! [shuffler]: crate::parts::shuffle::shuffler
+
+pub mod arrival;
+pub mod chosen;
+pub mod levels;
+pub mod llc;
+pub mod numa;
+pub mod priority;
+pub mod restriction;
+pub mod roles;
+
+pub use arrival::{ArrivalOrder, Untouched};
+pub use chosen::Chosen;
+pub use levels::NearestFirst;
+pub use llc::SameCache;
+pub use numa::SameNumaNode;
+pub use priority::HighestFirst;
+pub use restriction::FewAwake;
+pub use roles::RolesApart;
+
+use crate::machine::Machine;
+use crate::machine::node::Node;
+
+/// Where a waiter belongs, as its policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Directly behind the shuffler's group, as its next member.
+    Next,
+    /// The same, if the shuffler is the head (its last chance to choose, when it knows most) and no waiter is
+    /// [`Place::Next`]. Then the waiter with the smallest number is taken, the first one if several have it, and the
+    /// walk ends with it. No number is better than 0, so the walk ends there.
+    Choice(u32),
+    /// Where it stands.
+    Stay,
+}
+
+/// Decides which waiter is next.
+pub trait Admission: 'static {
+    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`. What a node says about its thread was
+    /// written before the node was published, and may be read Relaxed.
+    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
+
+    /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to
+    /// read.
+    #[inline]
+    fn role<M: Machine>() -> u32 {
+        0
+    }
+
+    /// Whether the waiter that has the shuffler's role walks now; `at_front`: as the head.
+    #[inline]
+    fn walks<M: Machine>(_at_front: bool) -> bool {
+        true
+    }
+
+    /// Whether a walk goes on to its end although the lock is free, or the shuffler has become head. The lock waits for
+    /// it meanwhile.
+    #[inline]
+    fn finishes<M: Machine>() -> bool {
+        false
+    }
+
+    /// How many sleepers one walk may wake ahead of their turn, if there are CPUs for them; `tuned` is the user's
+    /// setting.
+    #[inline]
+    fn wakes<M: Machine>(_shuffler: &Node<M>, tuned: u32) -> u32 {
+        tuned
+    }
+}
+
+/// A Bernoulli trial: true once in `times` on average; never for 0, always for 1.
+pub fn one_in<M: Machine>(times: u32) -> bool {
+    // The high half of the product is uniform below `times`; no division.
+    times != 0 && (u64::from(M::random()) * u64::from(times)) >> 32 == 0
+}

@@ -1,0 +1,63 @@
+//! # Readers and writers apart
+//!
+//! Groups writers, and the readers of each NUMA node. It is the policy of [`shfl-rw`](crate::rw::shfl).
+//!
+//! **Problem.** In a queue in arrival order, each writer ends a phase of readers that could have held the lock at the
+//! same time. **Idea.** Writers are grouped together, and readers with those of their NUMA node. Readers that follow
+//! each other hold the lock at the same time. Writers that follow each other leave the readers' copies of the data
+//! alone for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
+//!
+//! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into the node what its
+//! thread wants.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::node::Node;
+use crate::machine::{Machine, Word};
+use crate::parts::policy::{Admission, Place, SameNumaNode};
+
+/// The [role](Node::role) of a reader.
+pub const READS: u32 = 0;
+/// The role of a writer.
+pub const WRITES: u32 = 1;
+
+/// Writers together, and readers with those of their NUMA node.
+pub struct RolesApart;
+
+impl Admission for RolesApart {
+    #[inline]
+    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+        match (shuffler.role.load(Relaxed), waiter.role.load(Relaxed)) {
+            (READS, READS) => SameNumaNode::place(shuffler, waiter),
+            (one, other) if one == other => Place::Next,
+            _ => Place::Stay,
+        }
+    }
+
+    /// Readers next to each other come in directly after each other.
+    #[inline]
+    fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
+        if tuned != 0 && shuffler.role.load(Relaxed) == READS { u32::MAX } else { tuned }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::shuffle::bench::{Waiter, awake_after, shuffled};
+
+    /// A reader or a writer, asleep.
+    fn waiter((role, numa): (u32, u32)) -> Waiter {
+        Waiter { asleep: true, ..Waiter::of(numa, role) }
+    }
+
+    #[test]
+    fn writers_of_any_node_and_readers_of_one() {
+        let queue = [(READS, 0), (WRITES, 0), (READS, 0), (READS, 1), (WRITES, 1), (READS, 0), (READS, 1)].map(waiter);
+        assert_eq!(shuffled::<RolesApart>(&queue), [0, 2, 5, 1, 3, 4, 6]);
+        assert_eq!(shuffled::<RolesApart>(&queue[1..]), [0, 3, 1, 2, 4, 5]);
+        assert_eq!(awake_after::<RolesApart>(&queue), [2, 5], "all readers of the group");
+        let writers = [(WRITES, 0), (WRITES, 1), (WRITES, 0), (READS, 0)].map(waiter);
+        assert_eq!(awake_after::<RolesApart>(&writers), [1], "one writer after the other");
+    }
+}
