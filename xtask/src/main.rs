@@ -37,7 +37,6 @@ mod test;
 mod torture;
 mod verdicts;
 mod workspace;
-mod wrap;
 
 use std::process::ExitCode;
 

@@ -70,6 +70,13 @@ pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
+/// Writes a file, and says so.
+pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", shown(file)))?;
+    println!("wrote {}", shown(file));
+    Ok(())
+}
+
 /// The names of the files of this tree that git knows or would know; those that were deleted, and are not committed,
 /// included.
 pub(crate) fn files() -> Result<Vec<String>> {

@@ -13,6 +13,7 @@
 //! | [`provenance`], [`machine`] | the fields of every result file: origin, command, date, machine |
 //! | [`counts`] | named counters that keep their order |
 //! | [`table`], [`units`], [`date`] | the format of tables, numbers and dates |
+//! | [`wrap`] | paragraphs that fit a line |
 //! | [`error`] | errors in a file |
 //!
 //! A schema has a name and a version. Adding a field keeps the version; renaming or removing a field, or changing its
@@ -30,5 +31,6 @@ pub mod run_stats;
 pub mod statistics;
 pub mod table;
 pub mod units;
+pub mod wrap;
 
 pub use error::Error;

@@ -1,12 +1,12 @@
 //! `docs/results/regret.md`, its picture and its JSON, from a file of runs.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use flashlock_report::chart::heat::{self, Field, Heat, Panel, Row};
 use flashlock_report::provenance::Provenance;
+use flashlock_report::wrap::wrapped;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,7 +18,6 @@ use super::store::Store;
 use super::summary::Summary;
 use crate::results::origin;
 use crate::workspace;
-use crate::wrap::wrapped;
 
 const SCHEMA: &str = "flashlock.regret";
 const VERSION: u32 = 1;
@@ -69,10 +68,7 @@ pub(crate) fn write(store: &Store, contestants: &[Contestant], of: &str, cpus: i
 }
 
 fn write_file(name: &str, text: &str) -> Result<()> {
-    let path = workspace::path("docs/results").join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("wrote {}", workspace::shown(&path));
-    Ok(())
+    workspace::write(&workspace::path("docs/results").join(name), text)
 }
 
 /// One line for each cell.

@@ -239,8 +239,5 @@ fn write(results: &Results) -> Result<()> {
 fn write_file(name: &str, text: &str) -> Result<()> {
     let directory = workspace::path("docs/results");
     fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let path = directory.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("wrote {}", workspace::shown(&path));
-    Ok(())
+    workspace::write(&directory.join(name), text)
 }

@@ -7,8 +7,7 @@ use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::statistics::{Direction, Ratio, Verdict};
 use flashlock_report::units::three_digits;
-
-use crate::wrap::wrapped;
+use flashlock_report::wrap::wrapped;
 
 /// The page; with the picture beside it if there is one.
 pub(crate) fn markdown(results: &Results, picture: bool) -> String {
