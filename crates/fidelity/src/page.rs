@@ -91,7 +91,7 @@ const FORMAT: &str = "
 fn head(report: &Report) -> String {
     let made = &report.provenance;
     format!(
-        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md \
+        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: crates/fidelity/src/reasons.md \
          -->\n\n\
          # How far to trust the simulation\n\n\
          {}\n\
