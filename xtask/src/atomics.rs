@@ -20,12 +20,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::rw::catalogue::RW_LOCKS;
+use flashlock_report::table;
 
 use crate::child::Program;
 use crate::instructions::{LIBRARY, callgrind, pair_program};
 use crate::locks::{self, Kind, Lock, Under};
 use crate::steps::{Tally, watched};
-use crate::table;
 use crate::workspace;
 
 #[derive(Args)]
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let library = workspace::preload()?;
     let atomic = atomic_addresses(&disassembly(&library)?);
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "process", "pair", "function", "atomics", "expected"]);
+    let mut table = table::of_numbers(["lock", "process", "pair", "function", "atomics", "expected"]);
     for lock in &locks {
         for claim in claims(lock)? {
             let under = Under::lock(&lock.name)?;

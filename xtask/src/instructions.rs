@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_report::table;
 
 use crate::child::Program;
 use crate::locks::{self, Under};
 use crate::steps::{Tally, watched};
-use crate::table;
 use crate::workspace;
 
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let without = build("target/nostats", &["--no-default-features"])?;
 
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "function", "with stats", "without", "difference"]);
+    let mut table = table::of_numbers(["lock", "function", "with stats", "without", "difference"]);
     // Spinlocks and semaphores are the same under every lock.
     let all = locks.iter().enumerate();
     for (lock, what) in

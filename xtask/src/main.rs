@@ -32,7 +32,6 @@ mod setup;
 mod speed;
 mod steps;
 mod suite;
-mod table;
 mod test;
 mod torture;
 mod verdicts;

@@ -9,6 +9,8 @@
 //! | [`results`] | measurements under several locks: schema, derived figures, CSV |
 //! | [`statistics`] | spreads, ratios with their interval, verdicts |
 //! | [`finding`] | the finding of a result, in a sentence |
+//! | [`page`] | results as a page |
+//! | [`regret`] | which lock would have been better: cells, runs, summary, page |
 //! | [`chart`] | results as an SVG picture |
 //! | [`provenance`], [`machine`] | the fields of every result file: origin, command, date, machine |
 //! | [`counts`] | named counters that keep their order |
@@ -25,7 +27,9 @@ pub mod date;
 pub mod error;
 pub mod finding;
 pub mod machine;
+pub mod page;
 pub mod provenance;
+pub mod regret;
 pub mod results;
 pub mod run_stats;
 pub mod statistics;

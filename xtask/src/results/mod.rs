@@ -11,7 +11,6 @@ mod benches;
 mod measure;
 pub(crate) mod origin;
 mod programs;
-mod report;
 mod scans;
 mod studies;
 
@@ -21,8 +20,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use flashlock_report::chart;
 use flashlock_report::results::Results;
+use flashlock_report::{chart, page};
 
 use crate::apps::Stage;
 use crate::child::{AGAINST_HANGS, Program};
@@ -229,7 +228,7 @@ fn render(name: &str) -> Result<()> {
 fn write(results: &Results) -> Result<()> {
     let (name, picture) = (&results.name, picture(&results.name));
     write_file(&format!("{name}.json"), &results.json()?)?;
-    write_file(&format!("{name}.md"), &report::markdown(results, picture))?;
+    write_file(&format!("{name}.md"), &page::markdown(results, picture))?;
     if picture {
         write_file(&format!("{name}.svg"), &chart::draw(results)?)?;
     }

@@ -1,16 +1,16 @@
-//! A results file as Markdown.
+//! Results as a Markdown page.
 
 use std::fmt::Write as _;
 
-use flashlock_report::finding;
-use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
-use flashlock_report::statistics::verdict::LEAST_ROUNDS;
-use flashlock_report::statistics::{Direction, Ratio, Verdict};
-use flashlock_report::units::three_digits;
-use flashlock_report::wrap::wrapped;
+use crate::finding;
+use crate::results::{COLLAPSE, Group, Method, Noise, Results};
+use crate::statistics::verdict::LEAST_ROUNDS;
+use crate::statistics::{Direction, Ratio, Verdict};
+use crate::units::three_digits;
+use crate::wrap::wrapped;
 
 /// The page; with the picture beside it if there is one.
-pub(crate) fn markdown(results: &Results, picture: bool) -> String {
+pub fn markdown(results: &Results, picture: bool) -> String {
     let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
     if picture {
         let _ = writeln!(text, "![{}]({}.svg)\n", finding::headline(results), results.name);
@@ -146,7 +146,7 @@ fn failures(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_report::results::{Better, Failed, Metric, Point, Run};
+    use crate::results::{Better, Failed, Metric, Point, Run};
 
     use super::*;
 
