@@ -1,5 +1,6 @@
 //! A figure of a row: what is made of which points, with its band.
 
+use flashlock_report::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
 use crate::point::{Point, Typical};
@@ -107,11 +108,11 @@ impl Figure {
             rounds(latency).map(|values: Vec<f64>| self.fold(&values)).filter(of_its_own).collect::<Result<Vec<_>, _>>()
         };
         let by_latency: Vec<Vec<f64>> = (0..columns[0].len()).map(folded).collect::<Result<_, _>>()?;
-        let own = by_latency.first().filter(|own| !own.is_empty());
-        let value = match (typical, own) {
-            (_, None) => return Err(format!("no run has {}", self.metric)),
-            (Typical::Mean, _) => self.fold(&columns.iter().map(|column| mean(&column[0])).collect::<Vec<_>>())?,
-            (Typical::Median, Some(own)) => median(own),
+        let own = by_latency.first().and_then(|own| Spread::of(own));
+        let own = own.ok_or_else(|| format!("no run has {}", self.metric))?;
+        let value = match typical {
+            Typical::Mean => self.fold(&columns.iter().map(|column| mean(&column[0])).collect::<Vec<_>>())?,
+            Typical::Median => own.median,
         };
         let all = || by_latency.iter().flatten().copied();
         let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
@@ -170,13 +171,6 @@ pub(crate) struct Ours {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Of at least one.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() - 1) / 2].midpoint(sorted[sorted.len() / 2])
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! | [`provenance`], [`machine`] | the fields of every result file: origin, command, date, machine |
 //! | [`counts`] | named counters that keep their order |
 //! | [`table`], [`units`], [`date`] | the format of tables, numbers and dates |
+//! | [`words`] | lists of names, and patterns that stand for several |
 //! | [`wrap`] | paragraphs that fit a line |
 //! | [`error`] | errors in a file |
 //!
@@ -35,6 +36,7 @@ pub mod run_stats;
 pub mod statistics;
 pub mod table;
 pub mod units;
+pub mod words;
 pub mod wrap;
 
 pub use error::Error;
