@@ -19,6 +19,7 @@ use flashlock_report::results::Results;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::results::origin;
 use crate::steps::{Tally, at_once};
 use crate::workspace;
@@ -98,10 +99,10 @@ impl Simulator for Here {
     fn simulate(&self, commands: Vec<Arguments>) -> Result<BTreeMap<Arguments, Results>> {
         let simulator = workspace::command()?;
         let kept = workspace::path("target/fidelity").join(hash_of(&fs::read(&simulator)?));
-        if self.fresh && kept.exists() {
-            fs::remove_dir_all(&kept).with_context(|| format!("cannot empty {}", workspace::shown(&kept)))?;
+        if self.fresh {
+            files::remove(&kept)?;
         }
-        fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", workspace::shown(&kept)))?;
+        files::make(&kept)?;
         let (done, missing) = commands.into_iter().partition::<Vec<_>, _>(|command| file_of(&kept, command).exists());
         let bar = progress(done.len(), missing.len())?;
         run_all(&simulator, &kept, &missing, &bar)?;
@@ -159,7 +160,7 @@ fn run_one(simulator: &Path, file: &Path, arguments: &Arguments) -> Result<()> {
         bail!("{}", done.transcript());
     }
     let unfinished = file.with_extension("part");
-    fs::write(&unfinished, &done.stdout).with_context(|| format!("cannot write {}", workspace::shown(&unfinished)))?;
+    files::write(&unfinished, &done.stdout)?;
     fs::rename(&unfinished, file).with_context(|| format!("cannot rename {}", workspace::shown(&unfinished)))
 }
 

@@ -16,6 +16,7 @@ mod docs;
 mod edit;
 mod faults;
 mod fidelity;
+mod files;
 mod full;
 mod glibc;
 mod idle;

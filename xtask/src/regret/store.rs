@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::contestants::Contestant;
 use super::runs::{Job, Plan, WARM_MS, run};
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 
 /// What a file begins with; raised when a field changes its meaning or goes.
 const FORMAT: &str = "flashlock-regret/1";
@@ -43,11 +44,7 @@ impl Store {
         let Some(path) = file else {
             return Ok(Self { head: Head::here(calibrator)?, runs: Vec::new(), file: None });
         };
-        let text = if path.exists() {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-        } else {
-            String::new()
-        };
+        let text = if path.exists() { files::read(path)? } else { String::new() };
         let (head, runs, whole) = match read(&text).with_context(|| path.display().to_string())? {
             Some(found) => found,
             None => (Head::here(calibrator)?, Vec::new(), 0),
