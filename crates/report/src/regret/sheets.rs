@@ -26,13 +26,7 @@ impl Sheet {
     }
 
     pub(super) fn markdown(&self) -> String {
-        let line = |fields: &mut dyn Iterator<Item = &str>| format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "));
-        let mut text = line(&mut self.columns.iter().copied());
-        text += &format!("|---|{}\n", "--:|".repeat(self.columns.len() - 1));
-        for row in &self.rows {
-            text += &line(&mut row.iter().map(String::as_str));
-        }
-        text
+        table::markdown_of_numbers(&self.columns, self.rows.iter().cloned())
     }
 }
 
