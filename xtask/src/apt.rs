@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::child::Program;
+use crate::files;
 use crate::workspace;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -35,7 +36,7 @@ impl Apt {
         workspace::require(KEYRING.into(), "it comes with the package debian-archive-keyring")?;
         for name in ["lists/partial", "archives/partial"] {
             let path = directory.join(name);
-            fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+            files::make(&path)?;
         }
         let preferred = suites.last().context("a release without a suite")?;
         let archive = archive()?;
@@ -77,7 +78,7 @@ impl Apt {
 ///
 /// Newer packages have everything under `/usr` and count on links to it, which belong to another package.
 pub(crate) fn unpack(packages: &Path, root: &Path) -> Result<()> {
-    fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+    files::make(root)?;
     let mut files = fs::read_dir(packages)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.sort_unstable();
     for package in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "deb")) {

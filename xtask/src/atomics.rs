@@ -13,19 +13,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::catalogue::rw::RW_LOCKS;
+use flashlock_report::table;
 
-use crate::child::Program;
-use crate::instructions::{LIBRARY, callgrind, pair_program};
+use crate::child::output;
+use crate::instructions::{LIBRARY, Profiled, callgrind, pair_program, profile};
 use crate::locks::{self, Kind, Lock, Under};
 use crate::steps::{Tally, watched};
-use crate::table;
 use crate::workspace;
 
 #[derive(Args)]
@@ -79,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let library = workspace::preload()?;
     let atomic = atomic_addresses(&disassembly(&library)?);
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "process", "pair", "function", "atomics", "expected"]);
+    let mut table = table::of_numbers(["lock", "process", "pair", "function", "atomics", "expected"]);
     for lock in &locks {
         for claim in claims(lock)? {
             let under = Under::lock(&lock.name)?;
@@ -127,16 +126,11 @@ fn rcl() -> Result<u64> {
     let text = disassembly(&program)?;
     let mut atomic = atomic_addresses(&text);
     atomic.extend(addresses(&text, |instruction, _| instruction == "mfence"));
-    let out = workspace::scratch("callgrind")?.join("rcl");
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--dump-instr=yes"]);
-    command.args([format!("--toggle-collect={RCL_FUNCTION}"), format!("--callgrind-out-file={}", out.display())]);
-    command.arg(&program).arg(CALLS.to_string());
-    let said = Program::new(command, Duration::from_secs(300)).run()?.successful()?;
+    let options = ["--dump-instr=yes", &format!("--toggle-collect={RCL_FUNCTION}")];
+    let Profiled { profile, stdout: said } = profile(&program, &options, &[&CALLS.to_string()], &mut |_| ())?;
     if said.trim() != format!("sections={CALLS} membarrier=true") {
         bail!("{RCL_PROGRAM} said: {said} (without membarrier there are fences)");
     }
-    let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
     let counts = counts(&profile, RCL_PROGRAM)?;
     // Tens of instructions a section: else something else was counted.
     if counts.values().sum::<u64>() < 50 * CALLS {
@@ -251,9 +245,7 @@ fn counts(profile: &str, library: &str) -> Result<BTreeMap<u64, u64>> {
 }
 
 fn disassembly(library: &Path) -> Result<String> {
-    let mut command = Command::new("objdump");
-    command.args(["--disassemble", "--no-show-raw-insn"]).arg(library);
-    Program::new(command, Duration::from_secs(300)).run()?.successful()
+    output("objdump", &[Path::new("--disassemble"), Path::new("--no-show-raw-insn"), library])
 }
 
 /// The addresses of a disassembly's atomic instructions.

@@ -16,11 +16,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use flashlock_locks::catalogue::rw::RW_LOCKS;
 use flashlock_locks::catalogue::{Claim, LOCKS, LockId};
+use flashlock_report::table;
 
 use crate::child::Program;
 use crate::locks::{Under, with_waits};
 use crate::steps::{Tally, at_once, watched};
-use crate::table;
 use crate::workspace;
 
 /// How many others there are.
@@ -75,7 +75,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let runs = runs(options)?;
     let waits = watched("threads wait", || at_once(&runs, AT_ONCE, |run| wait(&program, run, options.waits)))?;
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "others", "sections", "most waited for", "allowed", "longest wait, ms", ""]);
+    let mut table =
+        table::of_numbers(["lock", "others", "sections", "most waited for", "allowed", "longest wait, ms", ""]);
     for (run, wait) in runs.iter().zip(&waits) {
         let ok = wait.most <= run.allowed();
         tally += if ok { Tally::PASSED } else { Tally::FAILED };

@@ -3,6 +3,7 @@
 //! Every program gets a process group of its own, which is killed as a whole when the time is up, when the program has
 //! ended (it may have left processes behind) and when this process is interrupted.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -133,6 +134,13 @@ impl Finished {
         }
         Ok(self.stdout)
     }
+}
+
+/// What a command prints, if it succeeds.
+pub(crate) fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Result<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LC_ALL", "C.UTF-8");
+    Program::new(command, AGAINST_HANGS).run()?.successful()
 }
 
 /// Reads a stream to its end beside the program. What is not UTF-8 is replaced.

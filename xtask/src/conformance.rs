@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use flashlock_locks::machine::event::Event;
 use flashlock_native::settings;
-use serde_json::Value;
+use flashlock_report::run_stats::RunStats;
 
 use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::faults;
@@ -112,7 +112,7 @@ pub(crate) fn counted() -> Result<Tally> {
                 }
             };
         }
-        let stats: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
+        let stats = RunStats::read(&file)?;
         for event in [
             Event::Acquire,
             Event::Contended,
@@ -122,7 +122,7 @@ pub(crate) fn counted() -> Result<Tally> {
             Event::SemAcquire,
             Event::SpinAcquire,
         ] {
-            if stats["events"][event.name()].as_u64().is_none_or(|count| count == 0) {
+            if stats.events.of(event.name()) == 0 {
                 println!("not ok {lock}, counted: no {}", event.name());
                 tally += Tally::FAILED;
             }

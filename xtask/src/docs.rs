@@ -24,12 +24,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_report::wrap::wrapped;
 use serde_json::Value;
 
 use crate::child::{AGAINST_HANGS, Program};
 use crate::locks;
 use crate::workspace;
-use crate::wrap::wrapped;
 
 #[derive(Args)]
 pub(crate) struct Options {

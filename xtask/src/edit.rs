@@ -1,9 +1,10 @@
 //! A copy of sources, with a piece of text replaced: a mutant, or a build that lacks something.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+
+use crate::files;
 
 /// What is replaced. A piece that is not there exactly once is an error, so no list of these outlives the code.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +27,8 @@ impl Edit {
     /// Edits the file below `directory`; what it was before.
     pub(crate) fn apply(&self, directory: &Path) -> Result<String> {
         let path = directory.join(self.file);
-        let before = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        fs::write(&path, self.of(&before)?)?;
+        let before = files::read(&path)?;
+        files::write(&path, self.of(&before)?)?;
         Ok(before)
     }
 }

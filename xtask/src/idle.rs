@@ -15,11 +15,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_locks::catalogue::rw::RW_LOCKS;
+use flashlock_report::table;
 
 use crate::child::Program;
 use crate::locks::{Chosen, Under, with_waits};
 use crate::steps::{Tally, at_once, watched};
-use crate::table;
 use crate::workspace;
 
 /// CPU time that each blocked thread may use, as a share of a CPU.
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     }
     let results = watched("threads are blocked", || at_once(&runs, AT_ONCE, |run| costs(&program, run, options)))?;
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "scenario", "threads", "% of a CPU each", "switches", ""]);
+    let mut table = table::of_numbers(["lock", "scenario", "threads", "% of a CPU each", "switches", ""]);
     for (run, costs) in runs.iter().zip(&results) {
         for cost in costs {
             let ok = cost.is_nothing();

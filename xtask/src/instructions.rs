@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_report::table;
 
 use crate::child::Program;
+use crate::files;
 use crate::locks::{self, Under};
 use crate::steps::{Tally, watched};
-use crate::table;
 use crate::workspace;
 
 #[derive(Args)]
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let without = build("target/nostats", &["--no-default-features"])?;
 
     let mut tally = Tally::default();
-    let mut table = table::new(["lock", "function", "with stats", "without", "difference"]);
+    let mut table = table::of_numbers(["lock", "function", "with stats", "without", "difference"]);
     // Spinlocks and semaphores are the same under every lock.
     let all = locks.iter().enumerate();
     for (lock, what) in
@@ -123,14 +124,30 @@ pub(crate) fn callgrind(
     options: &[&str],
     arguments: &[&str],
 ) -> Result<String> {
+    let mut set = |command: &mut Command| under.apply(command, others);
+    Ok(profile(pair, options, arguments, &mut set)?.profile)
+}
+
+/// What callgrind says of a program, and what that printed.
+pub(crate) struct Profiled {
+    pub(crate) profile: String,
+    pub(crate) stdout: String,
+}
+
+/// Runs a program under callgrind, in an environment that `set` changes.
+pub(crate) fn profile(
+    program: &Path,
+    options: &[&str],
+    arguments: &[&str],
+    set: &mut dyn FnMut(&mut Command),
+) -> Result<Profiled> {
     let out = workspace::scratch("callgrind")?.join("out");
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]).args(options);
-    command.arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(pair).args(arguments);
-    under.apply(&mut command, others);
-    Program::new(command, Duration::from_secs(300)).run()?.successful()?;
-    std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))
+    command.arg(format!("--callgrind-out-file={}", out.display())).arg(program).args(arguments);
+    set(&mut command);
+    let stdout = Program::new(command, Duration::from_secs(300)).run()?.successful()?;
+    Ok(Profiled { profile: files::read(&out)?, stdout })
 }
 
 /// The cost of a function and of all that it calls, from callgrind's output without compressed names: the lines of

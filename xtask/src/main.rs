@@ -16,6 +16,7 @@ mod docs;
 mod edit;
 mod faults;
 mod fidelity;
+mod files;
 mod full;
 mod glibc;
 mod idle;
@@ -32,12 +33,10 @@ mod setup;
 mod speed;
 mod steps;
 mod suite;
-mod table;
 mod test;
 mod torture;
 mod verdicts;
 mod workspace;
-mod wrap;
 
 use std::process::ExitCode;
 

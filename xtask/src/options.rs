@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use flashlock_locks::machine::event::Event;
 use flashlock_native::umwait;
-use serde::Deserialize;
+use flashlock_report::run_stats::RunStats;
 
 use crate::child::{AGAINST_HANGS, Program};
 use crate::conformance;
@@ -153,7 +153,7 @@ fn under(choices: &[Choice], globs: &[&str], scenarios: &[&str], threads: u32, s
 fn happens((lock, scenario): (&str, &str), events: &[Event], machine: &Chosen, threads: u32) -> Result<Tally> {
     let mut seen = BTreeMap::new();
     for attempt in 1..=ATTEMPTS {
-        for (event, count) in contend((lock, scenario), machine, threads, 0.3 * f64::from(attempt))?.events {
+        for (event, count) in contend((lock, scenario), machine, threads, 0.3 * f64::from(attempt))?.events.0 {
             *seen.entry(event).or_insert(0) += count;
         }
         let forbidden = NEVER.iter().filter(|(name, _)| *name == lock).flat_map(|(_, events)| *events);
@@ -186,15 +186,8 @@ fn absent(seen: &BTreeMap<String, u64>, events: &[Event]) -> Result<Vec<&'static
     Ok(absent)
 }
 
-/// The part of `flashlock run --stats=json` that matters here.
-#[derive(Deserialize)]
-struct Stats {
-    processes: u64,
-    events: BTreeMap<String, u64>,
-}
-
 /// Counts what the lock does while threads contend for it.
-fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32, seconds: f64) -> Result<Stats> {
+fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32, seconds: f64) -> Result<RunStats> {
     let file = workspace::scratch("options")?.join("stats.json");
     let mut command = Command::new(workspace::command()?);
     let kind = if is_rw(lock) { "--rw" } else { "--lock" };
@@ -203,8 +196,7 @@ fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32, secon
     command.args([scenario, "--seconds", &seconds.to_string(), "--threads", &threads.to_string()]);
     machine.imagine(&mut command);
     Program::new(command, AGAINST_HANGS).run()?.successful()?;
-    let json = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", workspace::shown(&file)))?;
-    let stats: Stats = serde_json::from_str(&json).context("`--stats=json` is not what was expected")?;
+    let stats = RunStats::read(&file)?;
     if stats.processes == 0 {
         bail!("no process counted under {lock}: the library was not loaded");
     }

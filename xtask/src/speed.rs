@@ -13,10 +13,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_report::results::Results;
+use flashlock_report::table;
 
 use crate::child::{Program, cpu_of_children};
 use crate::steps::watched;
-use crate::{table, workspace};
+use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -79,7 +80,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let cpus: Vec<u64> = machines.iter().map(|machine| cpus_of(&simulator, machine)).collect::<Result<_>>()?;
     let mut worst: Option<(f64, String)> = None;
-    let mut table = table::new(["workload", "threads per CPU"].into_iter().chain(machines.iter().map(String::as_str)));
+    let mut table =
+        table::of_numbers(["workload", "threads per CPU"].into_iter().chain(machines.iter().map(String::as_str)));
     let wanted = |name: &str| options.workload.is_empty() || options.workload.iter().any(|only| only == name);
     for (workload, millis) in WORKLOADS.into_iter().filter(|(name, _)| wanted(name)) {
         for share in &options.share {

@@ -138,7 +138,7 @@ impl Steps {
     }
 }
 
-/// Does all jobs, so many at a time; the results, in the order of the jobs.
+/// Does all jobs, so many at a time; the results, in the order of the jobs. The first that fails stops the rest.
 pub(crate) fn at_once<J: Sync, T: Send>(
     jobs: &[J],
     most: usize,
@@ -151,7 +151,7 @@ pub(crate) fn at_once<J: Sync, T: Send>(
         loop {
             let at = next.fetch_add(1, Relaxed);
             let Some(job) = jobs.get(at) else { return Ok(()) };
-            let result = work(job)?;
+            let result = work(job).inspect_err(|_| next.store(jobs.len(), Relaxed))?;
             results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
         }
     };
@@ -195,6 +195,18 @@ mod tests {
         steps.run("a", || Ok(Tally::FAILED));
         steps.run("abc", || Ok(Tally::PASSED));
         assert_eq!(steps.finish(), Tally::PASSED);
+    }
+
+    #[test]
+    fn the_first_job_that_fails_stops_the_rest() {
+        let begun = AtomicUsize::new(0);
+        let work = |job: &usize| {
+            begun.fetch_add(1, Relaxed);
+            if *job == 2 { bail!("broken") } else { Ok(*job) }
+        };
+        assert!(at_once(&[1, 2, 3, 4], 1, work).is_err());
+        assert_eq!(begun.load(Relaxed), 2);
+        assert_eq!(at_once(&[1, 3, 4], 2, work).expect("none is broken"), [1, 3, 4]);
     }
 
     #[test]

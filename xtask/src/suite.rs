@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::Result;
 use comfy_table::Table;
+use flashlock_report::table;
 
 use crate::locks::{Exception, Lock, Under};
 use crate::steps::{Stopwatch, Taken, Tally, watched};
-use crate::table;
 use crate::verdicts::{Verdict, Verdicts};
 
 /// What a suite has to know how to do.
@@ -338,7 +338,7 @@ fn stale_exceptions(suite: &dyn Suite, lock: &Lock) -> usize {
 }
 
 fn table(rows: &[Row]) -> Table {
-    let mut table = table::new(["lock", "passed", "failed", "excepted", "skipped", "seconds", "CPU"]);
+    let mut table = table::of_numbers(["lock", "passed", "failed", "excepted", "skipped", "seconds", "CPU"]);
     for row in rows {
         let Tally { passed, failed, skipped } = row.tally;
         let numbers = [passed, failed, row.excepted, skipped].map(|number| number.to_string());

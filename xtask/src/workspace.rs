@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 
 /// How to make what `cargo build --release` makes.
 pub(crate) const BUILD_FIRST: &str = "build first: cargo build --release";
@@ -42,7 +43,7 @@ pub(crate) fn current_command() -> Result<PathBuf> {
     let command = command()?;
     // What cargo writes beside it: `COMMAND: SOURCE SOURCE …`.
     let listed = command.with_extension("d");
-    let list = std::fs::read_to_string(&listed).with_context(|| format!("cannot read {}", listed.display()))?;
+    let list = files::read(&listed)?;
     if let Some(source) = newer_source(&list, changed(&command)?) {
         bail!("{} is older than {}\n  {BUILD_FIRST}", shown(&command), shown(&source));
     }
@@ -68,6 +69,13 @@ pub(crate) fn preload() -> Result<PathBuf> {
 /// A path as a reader of the output wants it: relative to the root if it is inside.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// Writes a file, and says so.
+pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
+    files::write(file, text)?;
+    println!("wrote {}", shown(file));
+    Ok(())
 }
 
 /// The names of the files of this tree that git knows or would know; those that were deleted, and are not committed,
@@ -132,7 +140,7 @@ pub(crate) fn build_tests_unless(
         return Ok(None);
     }
     done.successful().with_context(|| format!("cannot build tests/{name} (gcc missing? cargo xtask setup)"))?;
-    std::fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))?;
+    files::write(&stamp, "")?;
     Ok(Some(out.to_owned()))
 }
 
@@ -157,10 +165,8 @@ fn is_newer(stamp: &Path, directory: &Path) -> Result<bool> {
 /// An empty directory for one run, under `target/`.
 pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
     let directory = path("target/xtask").join(name);
-    if directory.exists() {
-        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
-    }
-    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    files::remove(&directory)?;
+    files::make(&directory)?;
     Ok(directory)
 }
 

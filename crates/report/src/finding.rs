@@ -9,6 +9,7 @@ use flashlock_locks::catalogue::rw::RW_DEFAULT;
 use crate::results::{Better, COLLAPSE, Group, Metric, Results};
 use crate::statistics::{Direction, Standing};
 use crate::units::three_digits;
+use crate::words;
 
 /// The tolerance without statistics. Locks within this factor of the best one are named with it, and a lock within this
 /// factor of the baseline is not called faster.
@@ -175,18 +176,14 @@ fn others(results: &Results) -> impl Iterator<Item = &str> {
     results.locks.iter().skip(1).map(String::as_str)
 }
 
-/// `a`, `a and b`, `a, b and c`, `a, b, c and 2 more`.
+/// As [`words::listed`], but no more than [`NAMES`]: `a, b, c and 2 more`.
 fn listed(names: &[&str]) -> String {
     let (shown, more) = (names.len().min(NAMES), names.len().saturating_sub(NAMES));
     let mut parts: Vec<String> = names[..shown].iter().map(|name| (*name).to_owned()).collect();
     if more > 0 {
         parts.push(format!("{more} more"));
     }
-    match parts.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, first)) => format!("{} and {last}", first.join(", ")),
-        None => String::new(),
-    }
+    words::listed(&parts)
 }
 
 /// Words for a lock with more or less of a figure.

@@ -16,6 +16,24 @@ pub fn new<'a>(columns: impl IntoIterator<Item = &'a str>, width: u16) -> Table 
     table
 }
 
+/// An empty table of any width: the first column for names, all others for numbers.
+pub fn of_numbers<'a>(columns: impl IntoIterator<Item = &'a str>) -> Table {
+    let mut table = new(columns, u16::MAX);
+    let count = table.column_count();
+    numbers(&mut table, 1..count);
+    table
+}
+
+/// The same as Markdown.
+pub fn markdown_of_numbers<S: AsRef<str>>(columns: &[S], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let columns: Vec<&str> = columns.iter().map(AsRef::as_ref).collect();
+    let mut text = format!("| {} |\n|---|{}\n", columns.join(" | "), "--:|".repeat(columns.len() - 1));
+    for row in rows {
+        text += &format!("| {} |\n", row.join(" | "));
+    }
+    text
+}
+
 /// Aligns these columns, which hold numbers, to the right.
 pub fn numbers(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for index in columns {

@@ -35,10 +35,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_report::table;
 
 use crate::setup;
 use crate::steps::Tally;
-use crate::table;
 use counts::Needs;
 use plan::Plan;
 use row::Row;
@@ -182,7 +182,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let (apps, threads) = (options.apps()?, options.threads()?);
     let stage = Stage::new()?;
     let plans = Plan::several(options, &stage, threads, options.jobs())?;
-    let headings = |more: &[&str]| table::new(["application", "threads"].into_iter().chain(more.iter().copied()));
+    let headings =
+        |more: &[&str]| table::of_numbers(["application", "threads"].into_iter().chain(more.iter().copied()));
     let mut results = headings(&plans[0].wrappers.iter().map(|wrapper| wrapper.name.as_str()).collect::<Vec<_>>());
     let mut calls = headings(&counts::NAMES);
     let mut ours = headings(&[&["lock"], counts::OURS.as_slice()].concat());

@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::child::{self, AGAINST_HANGS, Program};
+use crate::files;
 use crate::workspace;
 
 /// A program of `tests/apps` that has to be compiled; it is called as its source is, without the suffix.
@@ -90,7 +91,7 @@ impl Stage {
     /// A file that anybody may write to.
     pub(crate) fn shared_file(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let file = self.path(name);
-        fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
+        files::write(&file, bytes)?;
         open_to_all(&file, 0o666)?;
         Ok(file)
     }
@@ -98,10 +99,8 @@ impl Stage {
     /// An empty directory.
     pub(crate) fn empty(&self, name: &str) -> Result<PathBuf> {
         let directory = self.path(name);
-        if directory.exists() {
-            fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
-        }
-        fs::create_dir(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+        files::remove(&directory)?;
+        files::make(&directory)?;
         open_to_all(&directory, 0o755)?;
         Ok(directory)
     }

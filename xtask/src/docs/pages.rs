@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use flashlock_report::wrap::wrapped;
 use serde_json::Value;
 
 use super::modules::{Module, SOURCES};
 use super::{Files, Row, links, name, text};
 use crate::workspace;
-use crate::wrap::wrapped;
 
 /// The directory of the pages, and within it that of the modules' that are no locks.
 pub(super) const DIRECTORY: &str = "docs/locks";

@@ -4,9 +4,9 @@
 use std::fs;
 
 use anyhow::Result;
+use flashlock_report::wrap::{WIDTH, item};
 
 use crate::workspace;
-use crate::wrap::{WIDTH, item};
 
 /// How the names of the files end that are looked at.
 const ENDINGS: [&str; 15] =

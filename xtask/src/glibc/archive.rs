@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::apt::{self, Apt, LIMIT};
 use crate::child::Program;
+use crate::files;
 use crate::workspace;
 
 /// A release of Debian with its glibc.
@@ -58,7 +59,7 @@ impl Root {
         let stamp = root.directory.join("unpacked");
         if !fs::read_to_string(&stamp).is_ok_and(|there| there == wanted) {
             root.unpack(&apt).with_context(why)?;
-            fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+            files::write(&stamp, wanted)?;
         }
         Ok(root)
     }

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use flashlock_report::table;
 
 use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::conformance::Conformance;
@@ -17,7 +18,7 @@ use crate::locks::{self, Chosen, Lock, Under};
 use crate::steps::{Steps, Tally};
 use crate::suite::{self, Row};
 use crate::torture::{self, Torture};
-use crate::{table, workspace};
+use crate::workspace;
 use archive::{Release, Root};
 
 const RELEASES: [Release; 4] = [
@@ -229,7 +230,7 @@ fn same_layout(real: &str, pretended: &str) -> bool {
 /// Version and suite by lock.
 fn overview(locks: &[Lock], found: &[Found]) -> String {
     let columns: Vec<&str> = std::iter::once("glibc").chain(locks.iter().map(|lock| lock.name.as_str())).collect();
-    let mut table = table::new(["version", "suite"].into_iter().chain(columns.iter().copied()));
+    let mut table = table::of_numbers(["version", "suite"].into_iter().chain(columns.iter().copied()));
     for Found { version, suite, rows } in found {
         let cell = |column: &&str| {
             let row = rows.iter().find(|row| row.name == **column);

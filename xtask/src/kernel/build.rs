@@ -12,6 +12,7 @@ use super::module;
 use super::tree::Tree;
 use crate::child::Program;
 use crate::edit::Edit;
+use crate::files;
 use crate::workspace;
 
 /// A limit against hangs only: an image takes three minutes on two quiet CPUs.
@@ -168,10 +169,10 @@ impl Build<'_> {
         // What make has built for another configuration of the same source it keeps where it may. It is not asked to
         // know another source: files that have become older would look built.
         let same_source = fs::read_to_string(&wanted).is_ok_and(|old| old.lines().next() == stamped.lines().next());
-        if self.out.exists() && !same_source {
-            fs::remove_dir_all(&self.out).with_context(|| format!("cannot empty {}", self.out.display()))?;
+        if !same_source {
+            files::remove(&self.out)?;
         }
-        fs::create_dir_all(&self.out)?;
+        files::make(&self.out)?;
         let (config, tiny) = (self.out.join(".config"), self.out.join("tiny.config"));
         if !tiny.exists() {
             self.make(&["tinyconfig"])?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::child::Program;
 use crate::edit::Edit;
+use crate::files;
 use crate::workspace;
 
 /// Fetching and unpacking take a minute on a quiet machine.
@@ -23,7 +24,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn fetch(cache: &Path) -> Result<Self> {
-        fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+        files::make(cache)?;
         let cache = cache.canonicalize()?;
         let mut command = Command::new("sh");
         command.arg(workspace::path("kernel/fetch.sh")).arg(&cache);

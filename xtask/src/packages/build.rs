@@ -11,7 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::embedded::{self, Embedded};
-use super::{output, scratch};
+use super::scratch;
+use crate::child::output;
 use crate::workspace;
 
 /// `release`: take what `cargo build --release` has made, and strip that. For checks, which have no time for a second

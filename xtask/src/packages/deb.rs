@@ -10,8 +10,10 @@ use clap::Args;
 use super::build::Built;
 use super::layout::{self, DOCUMENTS, File, MAN, ZSH};
 use super::release::Release;
-use super::{OUT, make_directory, output, permit, read, scratch, write};
+use super::{OUT, make_directory, permit, scratch};
+use crate::child::output;
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::workspace;
 
 /// Where zsh looks for what packages bring.
@@ -46,17 +48,17 @@ pub(super) fn make(out: &Path) -> Result<PathBuf> {
     layout::place(&files, &stage)?;
     let documents = stage.join("usr").join(DOCUMENTS);
     for (file, text) in [("copyright", copyright()?), ("changelog.Debian", changelog(&release)?)] {
-        write(&documents.join(file), text)?;
+        files::write(&documents.join(file), text)?;
         permit(&documents.join(file), 0o644)?;
     }
     compress(&stage, &documents)?;
     let depends = depends(&stage)?;
     let control = stage.join("DEBIAN");
     make_directory(&control)?;
-    write(&control.join("control"), control_file(&release, installed_size(&stage)?, &depends))?;
-    write(&control.join("md5sums"), sums(&stage)?)?;
-    write(&control.join("shlibs"), "libflashlock_rcl 0 flashlock\n")?;
-    write(&control.join("triggers"), "activate-noawait ldconfig\n")?;
+    files::write(&control.join("control"), control_file(&release, installed_size(&stage)?, &depends))?;
+    files::write(&control.join("md5sums"), sums(&stage)?)?;
+    files::write(&control.join("shlibs"), "libflashlock_rcl 0 flashlock\n")?;
+    files::write(&control.join("triggers"), "activate-noawait ldconfig\n")?;
     for file in ["control", "md5sums", "shlibs", "triggers"] {
         permit(&control.join(file), 0o644)?;
     }
@@ -95,7 +97,7 @@ fn depends(stage: &Path) -> Result<String> {
     // The tool wants to be where sources are.
     let sources = scratch("shlibdeps")?;
     make_directory(&sources.join("debian"))?;
-    write(&sources.join("debian/control"), "Source: flashlock\n\nPackage: flashlock\nArchitecture: any\n")?;
+    files::write(&sources.join("debian/control"), "Source: flashlock\n\nPackage: flashlock\nArchitecture: any\n")?;
     let mut command = Command::new("dpkg-shlibdeps");
     command.arg("-O").arg(stage.join("usr/bin/flashlock"));
     command.arg(stage.join("usr").join(layout::LIBRARIES).join("libflashlock_preload.so"));
@@ -145,7 +147,7 @@ fn changelog(release: &Release) -> Result<String> {
 }
 
 fn copyright() -> Result<String> {
-    let mit = read(&workspace::path("LICENSE-MIT"))?;
+    let mit = files::read(&workspace::path("LICENSE-MIT"))?;
     let (_, mit) = mit.split_once("Copyright (c) ").context("LICENSE-MIT has no line `Copyright (c) …`")?;
     let (holder, terms) = mit.split_once('\n').context("LICENSE-MIT ends with its first line")?;
     let mut text = format!(

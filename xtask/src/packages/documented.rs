@@ -10,8 +10,8 @@ use clap::CommandFactory;
 
 use super::build::{self, ENV_FROM};
 use super::fresh::Fresh;
-use super::read;
 use crate::child::{AGAINST_HANGS, Finished, Program};
+use crate::files;
 use crate::steps::Tally;
 use crate::{Cli, workspace};
 
@@ -28,7 +28,7 @@ pub(super) struct Commands {
 
 impl Commands {
     pub(super) fn of(document: &'static str, heading: Option<&str>) -> Result<Self> {
-        let text = read(&workspace::path(document))?;
+        let text = files::read(&workspace::path(document))?;
         let section = match heading {
             None => text.as_str(),
             Some(heading) => {
@@ -134,7 +134,7 @@ pub(super) fn tasks_exist(documents: &[&str]) -> Result<Tally> {
     let known: BTreeSet<String> = Cli::command().get_subcommands().map(|task| task.get_name().to_owned()).collect();
     let mut tally = Tally::default();
     for document in documents {
-        for task in tasks(&read(&workspace::path(document))?) {
+        for task in tasks(&files::read(&workspace::path(document))?) {
             if known.contains(&task) {
                 tally += Tally::PASSED;
             } else {

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::layout::{File, name};
-use super::{generated, output, read, scratch, write};
+use super::{generated, scratch};
+use crate::child::output;
+use crate::files;
 use crate::workspace;
 
 /// What all exported names begin with.
@@ -48,7 +50,7 @@ impl Embedded {
 
     /// Both have what the header declares, and nothing else.
     fn check(&self) -> Result<()> {
-        let declared = declared(&read(&workspace::path(HEADERS).join("flashlock_rcl.h"))?);
+        let declared = declared(&files::read(&workspace::path(HEADERS).join("flashlock_rcl.h"))?);
         for (file, has) in [(&self.shared, exported(&self.shared)?), (&self.archive, global(&self.archive)?)] {
             if has != declared {
                 let differ: Vec<&String> = has.symmetric_difference(&declared).collect();
@@ -69,7 +71,7 @@ impl Embedded {
             files.push(File::into("include", workspace::path(HEADERS).join(header)));
         }
         let description = generated("pkgconfig")?.join("flashlock_rcl.pc");
-        write(&description, pkgconfig())?;
+        files::write(&description, pkgconfig())?;
         files.push(File::into("lib/pkgconfig", description));
         Ok(files)
     }

@@ -12,9 +12,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{OUT, make_directory, output, permit, read, scratch, write};
+use super::{OUT, make_directory, permit, scratch};
 use crate::apt::{self, Apt};
+use crate::child::output;
 use crate::child::{AGAINST_HANGS, Finished, Program};
+use crate::files;
 use crate::workspace;
 
 const PACKAGES: [&str; 7] = ["apt", "coreutils", "dash", "diffutils", "dpkg", "libc-bin", "libgcc-s1"];
@@ -132,7 +134,7 @@ fn original(release: &str) -> Result<PathBuf> {
     apt.run(&["update"], &directory)?;
     let install = [&["install", "--yes", "--no-install-recommends"], &PACKAGES[..]].concat();
     let wanted = apt.run(&[&["--print-uris"], &install[..]].concat(), &directory)?;
-    if root.exists() && stamp.exists() && read(&stamp)? == wanted {
+    if root.exists() && stamp.exists() && files::read(&stamp)? == wanted {
         return Ok(root);
     }
     for old in [&root, &apt.directory().join("archives")] {
@@ -144,7 +146,7 @@ fn original(release: &str) -> Result<PathBuf> {
     apt.run(&[&["--download-only"], &install[..]].concat(), &directory)?;
     apt::unpack(&apt.directory().join("archives"), &root)?;
     furnish(&root, &apt.directory().join("archives"))?;
-    write(&stamp, wanted)?;
+    files::write(&stamp, wanted)?;
     Ok(root)
 }
 
@@ -154,10 +156,10 @@ fn furnish(root: &Path, packages: &Path) -> Result<()> {
         make_directory(&root.join(directory))?;
     }
     permit(&root.join("tmp"), 0o1777)?;
-    write(&root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
-    write(&root.join("etc/group"), "root:x:0:\n")?;
+    files::write(&root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
+    files::write(&root.join("etc/group"), "root:x:0:\n")?;
     let sudo = root.join("usr/local/bin/sudo");
-    write(&sudo, SUDO)?;
+    files::write(&sudo, SUDO)?;
     permit(&sudo, 0o755)?;
     let mut status = String::new();
     for entry in fs::read_dir(packages)? {
@@ -167,7 +169,7 @@ fn furnish(root: &Path, packages: &Path) -> Result<()> {
             status += &format!("Status: install ok installed\n{fields}\n");
         }
     }
-    write(&root.join("var/lib/dpkg/status"), status)
+    files::write(&root.join("var/lib/dpkg/status"), status)
 }
 
 #[cfg(test)]

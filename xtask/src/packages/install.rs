@@ -14,7 +14,9 @@ use clap::Args;
 
 use super::build::Built;
 use super::layout::{self, File, LIBRARIES, ZSH};
-use super::{make_directory, read, scratch, write};
+use super::{make_directory, scratch};
+
+use crate::files;
 
 const MANIFEST: &str = "lib/flashlock/manifest";
 const MANIFEST_HEAD: &str = "# Written by `cargo xtask install`, for `cargo xtask uninstall`.\n";
@@ -108,7 +110,7 @@ impl Manifest {
         if !file.exists() {
             return Ok(None);
         }
-        Self::parse(&read(&file)?).with_context(|| format!("{} cannot be used", file.display())).map(Some)
+        Self::parse(&files::read(&file)?).with_context(|| format!("{} cannot be used", file.display())).map(Some)
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -153,7 +155,7 @@ fn install(files: &[File], prefix: &Path) -> Result<()> {
         remove_file(&prefix.join(file))?;
     }
     let text = scratch("manifest")?.join("manifest");
-    write(&text, new.text()?)?;
+    files::write(&text, new.text()?)?;
     layout::place(&[File::into(LIBRARIES, text)], prefix)?;
     Ok(())
 }
@@ -215,7 +217,7 @@ mod tests {
     fn what_is_removed_is_what_was_installed() {
         let directory = scratch("test-install").expect("a directory");
         let (source, prefix) = (directory.join("source"), directory.join("prefix"));
-        write(&source, "x").expect("written");
+        files::write(&source, "x").expect("written");
         fs::create_dir_all(prefix.join("share/man")).expect("made");
         fs::create_dir_all(prefix.join("share/empty")).expect("made");
         let before = everything(&prefix);
@@ -225,7 +227,7 @@ mod tests {
         // Another version, and a file of somebody else in a directory that was made.
         install(&[file("bin/flashlock"), file("share/man/man1/x.1"), file("share/new/x")], &prefix).expect("installed");
         assert!(!prefix.join("share/old/x").exists() && prefix.join("share/new/x").exists());
-        write(&prefix.join("share/man/man1/other.1"), "x").expect("written");
+        files::write(&prefix.join("share/man/man1/other.1"), "x").expect("written");
         assert_eq!(remove(&prefix).expect("removed"), 3);
         let mut expected = before;
         expected.extend(["share/man/man1", "share/man/man1/other.1"].map(str::to_owned));

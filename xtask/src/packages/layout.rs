@@ -8,8 +8,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::build::Built;
-use super::{generated, licences, make_directory, permit, write};
+use super::{generated, licences, make_directory, permit};
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::workspace;
 
 /// Where the library is. The command looks for it there, relative to its own place (`cli/src/preload.rs`).
@@ -121,7 +122,10 @@ pub(crate) fn place(files: &[File], below: &Path) -> Result<Vec<PathBuf>> {
                 symlink(&file.from, &beside).with_context(|| format!("cannot write {}", beside.display()))?;
                 return std::fs::rename(&beside, &to).with_context(|| format!("cannot write {}", to.display()));
             }
-            write(&beside, std::fs::read(&file.from).with_context(|| format!("cannot read {}", file.from.display()))?)?;
+            files::write(
+                &beside,
+                std::fs::read(&file.from).with_context(|| format!("cannot read {}", file.from.display()))?,
+            )?;
             permit(&beside, file.mode)?;
             std::fs::rename(&beside, &to).with_context(|| format!("cannot write {}", to.display()))
         };
@@ -146,17 +150,14 @@ mod tests {
         let directory = super::super::scratch("test-place").expect("a directory");
         let source = directory.join("source");
         let list = [File::new(&source, "lib/x").executable(), File::link("x", "lib/y")];
-        write(&source, "old").expect("written");
+        files::write(&source, "old").expect("written");
         assert_eq!(place(&list, &directory).expect("placed"), [directory.join("lib")]);
         let mut in_use = std::fs::File::open(directory.join("lib/x")).expect("there");
-        write(&source, "new").expect("written");
+        files::write(&source, "new").expect("written");
         assert_eq!(place(&list, &directory).expect("placed"), [] as [PathBuf; 0]);
         let mut seen = String::new();
         in_use.read_to_string(&mut seen).expect("read");
-        assert_eq!(
-            (seen.as_str(), super::super::read(&directory.join("lib/x")).expect("read").as_str()),
-            ("old", "new")
-        );
+        assert_eq!((seen.as_str(), files::read(&directory.join("lib/x")).expect("read").as_str()), ("old", "new"));
         let mode = directory.join("lib/x").metadata().expect("there").permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);
         assert_eq!(directory.join("lib").read_dir().expect("there").count(), 2);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::write;
+use crate::files;
 use crate::workspace;
 
 const FILE: &str = "THIRD-PARTY-LICENSES";
@@ -36,7 +36,7 @@ pub(super) fn write_into(directory: &Path) -> Result<PathBuf> {
     let metadata = workspace::cargo(&arguments, LIMIT)?;
     let metadata: Value = serde_json::from_str(&metadata).context("cannot read `cargo metadata`")?;
     let file = directory.join(FILE);
-    write(&file, page(&linked(&metadata)?)?)?;
+    files::write(&file, page(&linked(&metadata)?)?)?;
     Ok(file)
 }
 
@@ -87,7 +87,7 @@ fn described(package: &Value) -> Result<Crate> {
         }
     }
     files.sort_unstable();
-    let texts = files.iter().map(|file| super::read(file)).collect::<Result<Vec<_>>>()?;
+    let texts = files.iter().map(|file| files::read(file)).collect::<Result<Vec<_>>>()?;
     let licence = text(package, "license").to_owned();
     if licence.is_empty() && texts.is_empty() {
         bail!("{title} states no licence: it cannot be shipped");

@@ -27,31 +27,20 @@ mod shells;
 pub(crate) mod tarball;
 pub(crate) mod trial;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::workspace;
 
 /// Where everything is made.
 const OUT: &str = "target/packages";
 
-/// What a command prints, if it succeeds.
-fn output<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).env("LC_ALL", "C.UTF-8");
-    Program::new(command, AGAINST_HANGS).run()?.successful()
-}
-
 /// An empty directory for generated files. Not the one for what is on the way: these are looked at later.
 fn generated(kind: &str) -> Result<PathBuf> {
     let directory = workspace::path(OUT).join("generated").join(kind);
-    if directory.exists() {
-        std::fs::remove_dir_all(&directory).with_context(|| format!("cannot empty {}", directory.display()))?;
-    }
+    files::remove(&directory)?;
     make_directory(&directory)?;
     Ok(directory)
 }
@@ -59,14 +48,6 @@ fn generated(kind: &str) -> Result<PathBuf> {
 /// An empty directory for what is on the way.
 fn scratch(name: &str) -> Result<PathBuf> {
     workspace::scratch(&format!("packages/{name}"))
-}
-
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-fn write(file: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
-    std::fs::write(file, contents).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Makes a directory with these permissions, whatever the umask is. Directories that exist keep theirs.

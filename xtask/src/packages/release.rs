@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::{output, read};
+use crate::child::output;
+use crate::files;
 use crate::workspace;
 
 const CHANGELOG: &str = "CHANGELOG.md";
@@ -52,7 +53,7 @@ impl Release {
 
 /// What the changelog says of this version, if the notes agree.
 fn described() -> Result<Heading> {
-    let heading = Heading::newest(&read(&workspace::path(CHANGELOG))?).with_context(|| {
+    let heading = Heading::newest(&files::read(&workspace::path(CHANGELOG))?).with_context(|| {
         format!("{CHANGELOG} needs a heading `## VERSION - YYYY-MM-DD` or `## VERSION{NOT_RELEASED}`")
     })?;
     let ours = env!("CARGO_PKG_VERSION");
@@ -61,7 +62,7 @@ fn described() -> Result<Heading> {
     }
     let notes = workspace::path("docs/releases").join(format!("{ours}.md"));
     let notes = workspace::require(notes, "each release has its notes: write them")?;
-    heading.agrees_with(&read(&notes)?).with_context(|| workspace::shown(&notes))?;
+    heading.agrees_with(&files::read(&notes)?).with_context(|| workspace::shown(&notes))?;
     Ok(heading)
 }
 

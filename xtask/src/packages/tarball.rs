@@ -8,7 +8,8 @@ use clap::Args;
 use super::build::Built;
 use super::layout;
 use super::release::Release;
-use super::{OUT, make_directory, output, permit, scratch};
+use super::{OUT, make_directory, permit, scratch};
+use crate::child::output;
 use crate::workspace;
 
 #[derive(Args)]

@@ -15,8 +15,10 @@ use super::documented::{self, Commands};
 use super::fresh::{self, Fresh};
 use super::layout::{LIBRARIES, name};
 use super::release::{ENV_EPOCH, Release};
-use super::{OUT, deb, output, scratch, shells, tarball};
+use super::{OUT, deb, scratch, shells, tarball};
+use crate::child::output;
 use crate::child::{AGAINST_HANGS, Finished, Program};
+use crate::files;
 use crate::steps::{Steps, Tally};
 use crate::workspace;
 
@@ -149,7 +151,7 @@ fn glibc(needed: &[String; 3]) -> Result<()> {
         }
     }
     for document in ["README.md", "docs/limits.md"] {
-        if !super::read(&workspace::path(document))?.contains(&format!("glibc {}", GLIBC[0])) {
+        if !files::read(&workspace::path(document))?.contains(&format!("glibc {}", GLIBC[0])) {
             bail!("{document} does not say that glibc {} is needed", GLIBC[0]);
         }
     }

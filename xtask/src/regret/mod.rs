@@ -5,28 +5,28 @@
 //! and to what is physically possible. It is a benchmark, no test: whatever comes out, the exit status is 0.
 
 mod ablation;
-mod cells;
 mod contestants;
-mod page;
-mod report;
 mod runs;
 mod store;
-mod summary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::Args;
+use anyhow::{Context, Error, Result, bail};
+use clap::{Args, ValueEnum};
+use flashlock_report::provenance::Provenance;
+use flashlock_report::regret::cells::{self, Cell};
+use flashlock_report::regret::page::{Page, Part, SCHEMA, VERSION};
+use flashlock_report::regret::{self, Mode, Summary};
 
+use crate::results::origin;
 use crate::setup;
 use crate::steps::Tally;
-use cells::{Cell, Extent};
+use crate::workspace;
 use contestants::Contestant;
 pub(crate) use contestants::packages;
-use runs::{Mode, Plan};
+use runs::Plan;
 use store::Store;
-use summary::Summary;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -81,8 +81,31 @@ pub(crate) struct Options {
     install: bool,
 }
 
+/// How many cells.
+#[derive(Clone, Copy, ValueEnum)]
+enum Extent {
+    /// Every ninth
+    Quick,
+    /// Every third
+    Third,
+    /// All
+    All,
+}
+
+impl Extent {
+    /// One cell in so many.
+    fn one_in(self) -> usize {
+        match self {
+            Self::Quick => 9,
+            Self::Third => 3,
+            Self::All => 1,
+        }
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let cells = cells::chosen(options.cells, options.held_out, options.filter.as_deref())?;
+    let cells = cells::chosen(options.cells.one_in(), options.held_out, options.filter.as_deref());
+    let cells = cells.map_err(Error::msg)?;
     if options.install {
         setup::install(contestants::packages())?;
     }
@@ -94,7 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let of = judged(options, &contestants)?;
     if options.page {
         let store = Store::open(options.resume.as_deref(), &contestants[0].program)?;
-        return page::write(&store, &contestants, &of, cpus);
+        return write_page(&store, &contestants, &of);
     }
     let mode = match (options.hog, options.one_cpu) {
         (true, _) => Mode::Hog,
@@ -118,9 +141,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
-        print!("{}", report::text(&summary, &of, options.held_out));
+        print!("{}", regret::text(&summary, &of, options.held_out));
     }
     Ok(())
+}
+
+/// Writes all three files.
+fn write_page(store: &Store, contestants: &[Contestant], of: &str) -> Result<()> {
+    let parts = Part::all(&store.of(contestants), &Contestant::names(contestants), cpus);
+    if parts.is_empty() {
+        bail!("the file has no runs of these contestants as they are built now");
+    }
+    // Where the file lies on this machine is nobody's business.
+    let name = |word: String| {
+        let name = Path::new(&word).file_name().filter(|_| word.starts_with('/'));
+        name.map(|name| name.to_string_lossy().into_owned()).unwrap_or(word)
+    };
+    let command = std::env::args().skip(1).filter(|word| word != "--page").map(name);
+    let command = ["cargo", "xtask"].map(str::to_owned).into_iter().chain(command).collect();
+    let others = contestants.iter().filter(|contestant| !contestant.ours);
+    let page = Page {
+        parts,
+        of,
+        others: others.map(|one| (one.name.as_str(), one.version.as_str())).collect(),
+        machine: store.machine(),
+        provenance: Provenance { schema: SCHEMA.to_owned(), version: VERSION, ..origin::now(command)? },
+    };
+    let files = [("svg", page.picture()?), ("md", page.markdown()), ("json", page.json()?)];
+    let file = |ending| workspace::path("docs/results").join(format!("regret.{ending}"));
+    files.iter().try_for_each(|(ending, text)| workspace::write(&file(ending), text))
 }
 
 /// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be

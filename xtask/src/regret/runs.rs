@@ -12,16 +12,14 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use flashlock_report::regret::cells::Cell;
+use flashlock_report::regret::{Figures, Mode, Outcome, Run};
 use flashlock_report::statistics::Random;
-use serde::{Deserialize, Serialize};
 
-use super::cells::Cell;
 use super::contestants::Contestant;
 use crate::child::Program;
 use crate::workspace;
 
-/// The share of the CPUs that other programs may use during a run.
-const OTHERS: f64 = 0.15;
 /// How often a disturbed run is repeated at least.
 const REPEATS: u32 = 2;
 /// What is waited then.
@@ -29,82 +27,6 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// Time before the window of a run opens, in ms.
 pub(super) const WARM_MS: u64 = 10;
-
-/// What else goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Mode {
-    /// Nothing.
-    Plain,
-    /// A process computes beside.
-    Hog,
-    /// There is one CPU only.
-    OneCpu,
-}
-
-/// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Run {
-    pub(crate) mode: Mode,
-    pub(crate) cell: String,
-    pub(crate) lock: String,
-    pub(crate) build: String,
-    pub(crate) round: u32,
-    /// Whether it is one of those that look for long waits.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) long: bool,
-    /// Whether its cell was not chosen, and only serves the physical bound of others.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) beside: bool,
-    /// How long it was to measure.
-    pub(crate) ms: u64,
-    /// Seconds since 1970.
-    pub(crate) at: u64,
-    #[serde(flatten)]
-    pub(crate) outcome: Outcome,
-}
-
-impl Run {
-    /// How it failed; empty if it did not.
-    pub(crate) fn failure(&self) -> &str {
-        match &self.outcome {
-            Outcome::Failed { failed } => failed,
-            Outcome::Measured(_) => "",
-        }
-    }
-}
-
-/// What became of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Outcome {
-    Measured(Figures),
-    Failed { failed: String },
-}
-
-/// What the program prints.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Figures {
-    pub(crate) ops: u64,
-    pub(crate) wall_ms: f64,
-    pub(crate) cpu_ms: f64,
-    pub(crate) longest_wait_us: f64,
-    pub(crate) switches: u64,
-    pub(crate) min_ops: u64,
-    pub(crate) max_ops: u64,
-    pub(crate) others_ms: f64,
-}
-
-impl Figures {
-    /// The share of so many CPUs that other programs used.
-    fn others(&self, cpus: u32) -> f64 {
-        self.others_ms / (self.wall_ms * f64::from(cpus))
-    }
-
-    pub(crate) fn is_disturbed(&self, cpus: u32) -> bool {
-        self.others(cpus) > OTHERS
-    }
-}
 
 /// What is to be done.
 pub(crate) struct Plan<'a> {
@@ -241,26 +163,4 @@ fn last_cpu() -> Result<u32> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let last = list.trim().rsplit([',', '-']).next().and_then(|number| number.parse().ok());
     last.with_context(|| format!("no CPU in {}", workspace::shown(Path::new("/proc/self/status"))))
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    pub(in crate::regret) const FIGURES: Figures = Figures {
-        ops: 1,
-        wall_ms: 100.0,
-        cpu_ms: 1.0,
-        longest_wait_us: 1.0,
-        switches: 0,
-        min_ops: 0,
-        max_ops: 1,
-        others_ms: 0.0,
-    };
-
-    #[test]
-    fn a_run_is_disturbed_by_what_others_use() {
-        assert!(!Figures { others_ms: 29.0, ..FIGURES }.is_disturbed(2));
-        assert!(Figures { others_ms: 31.0, ..FIGURES }.is_disturbed(2));
-    }
 }

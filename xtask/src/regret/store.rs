@@ -11,12 +11,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use flashlock_report::machine::Machine;
+use flashlock_report::regret::{Outcome, Run};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use super::contestants::Contestant;
-use super::runs::{Job, Outcome, Plan, Run, WARM_MS, run};
+use super::runs::{Job, Plan, WARM_MS, run};
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 
 /// What a file begins with; raised when a field changes its meaning or goes.
 const FORMAT: &str = "flashlock-regret/1";
@@ -42,11 +44,7 @@ impl Store {
         let Some(path) = file else {
             return Ok(Self { head: Head::here(calibrator)?, runs: Vec::new(), file: None });
         };
-        let text = if path.exists() {
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-        } else {
-            String::new()
-        };
+        let text = if path.exists() { files::read(path)? } else { String::new() };
         let (head, runs, whole) = match read(&text).with_context(|| path.display().to_string())? {
             Some(found) => found,
             None => (Head::here(calibrator)?, Vec::new(), 0),
@@ -152,15 +150,17 @@ fn read(text: &str) -> Result<Option<(Head, Vec<Run>, usize)>> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-
     use std::time::Duration;
+
+    use flashlock_report::regret::cells::{self, Cell};
+    use flashlock_report::regret::{Figures, Mode};
 
     use super::*;
     use crate::locks::Under;
-    use crate::regret::cells;
-    use crate::regret::cells::Cell;
-    use crate::regret::runs::tests::FIGURES;
-    use crate::regret::runs::{Figures, Mode};
+
+    fn figures() -> Figures {
+        Figures { ops: 1, wall_ms: 100.0, ..Figures::default() }
+    }
 
     fn contestant(name: &str, build: &str, ours: bool) -> Contestant {
         let (program, under) = (PathBuf::from("/bin/false"), Under::Glibc);
@@ -203,7 +203,7 @@ mod tests {
     fn a_plan_that_was_interrupted_goes_on_where_it_was() {
         let directory = crate::workspace::scratch("regret-resume").expect("a directory");
         let file = directory.join("runs.jsonl");
-        let cells = cells::chosen(cells::Extent::Quick, false, None).expect("cells");
+        let cells = cells::chosen(9, false, None).expect("cells");
         let contestants = [contestant("glibc", "1", false), contestant("x", "1", true)];
         let plan = plan(&cells, &contestants);
         let all = jobs(&store(&file), &plan);
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(all, jobs(&store(&file), &plan), "the order is the same each time");
         let mut first = store(&file);
         for job in first.missing(&plan).iter().take(7) {
-            first.add(run_of(job, Outcome::Measured(FIGURES))).expect("written");
+            first.add(run_of(job, Outcome::Measured(figures()))).expect("written");
         }
         let failed = Outcome::Failed { failed: "exit status 1".into() };
         let next = first.missing(&plan)[0];
@@ -224,7 +224,7 @@ mod tests {
         let mut second = store(&file);
         assert_eq!((second.runs.len(), jobs(&second, &plan)), (8, all[7..].to_vec()));
         let next = second.missing(&plan)[0];
-        second.add(run_of(&next, Outcome::Measured(FIGURES))).expect("written");
+        second.add(run_of(&next, Outcome::Measured(figures()))).expect("written");
         assert_eq!(jobs(&store(&file), &plan), all[8..]);
     }
 
@@ -237,13 +237,13 @@ mod tests {
         let contestants = [contestant("glibc", "1", false), contestant("x", "1", false)];
         let with = |chosen, beside| Plan { beside, ..plan(chosen, &contestants) };
         for job in store.missing(&with(&cells, &alone)) {
-            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+            store.add(run_of(&job, Outcome::Measured(figures()))).expect("written");
         }
         assert_eq!(store.runs.iter().filter(|run| run.beside).count(), 2 * 2 * 2);
         let again = store.missing(&with(&alone, &[]));
         assert_eq!(again.len(), 2 * 2 * 2);
         for job in again {
-            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+            store.add(run_of(&job, Outcome::Measured(figures()))).expect("written");
         }
         assert!(store.missing(&with(&cells, &alone)).is_empty() && store.missing(&with(&alone, &[])).is_empty());
     }
@@ -252,10 +252,10 @@ mod tests {
     fn runs_of_another_build_do_not_count() {
         let directory = crate::workspace::scratch("regret-builds").expect("a directory");
         let mut store = store(&directory.join("runs.jsonl"));
-        let cells = cells::chosen(cells::Extent::Quick, false, None).expect("cells");
+        let cells = cells::chosen(9, false, None).expect("cells");
         let old = [contestant("glibc", "1", false), contestant("x", "1", true)];
         for job in store.missing(&plan(&cells, &old)) {
-            store.add(run_of(&job, Outcome::Measured(FIGURES))).expect("written");
+            store.add(run_of(&job, Outcome::Measured(figures()))).expect("written");
         }
         assert!(store.missing(&plan(&cells, &old)).is_empty());
         let new = [contestant("glibc", "1", false), contestant("x", "2", true)];
@@ -275,7 +275,7 @@ mod tests {
         let usual = plan(&cells, &contestants);
         for (place, job) in store.missing(&usual).iter().enumerate() {
             let others_ms = if place == 0 { 50.0 } else { 0.0 };
-            store.add(run_of(job, Outcome::Measured(Figures { others_ms, ..FIGURES }))).expect("written");
+            store.add(run_of(job, Outcome::Measured(Figures { others_ms, ..figures() }))).expect("written");
         }
         let missing = |plan: &Plan<'_>| store.missing(plan).len();
         assert_eq!(missing(&usual), 0);

@@ -11,21 +11,20 @@ mod benches;
 mod measure;
 pub(crate) mod origin;
 mod programs;
-mod report;
 mod scans;
 mod studies;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use flashlock_report::chart;
 use flashlock_report::results::Results;
+use flashlock_report::{chart, page};
 
 use crate::apps::Stage;
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::locks::{self, Lock, Under};
 use crate::setup;
 use crate::workspace;
@@ -184,10 +183,7 @@ fn measure_map(options: &Options) -> Result<usize> {
     if !options.lock.is_empty() {
         command.args(["--locks", &options.lock.join(",")]);
     }
-    let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
-    let file = workspace::scratch(MAP)?.join("compare.json");
-    fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    let mut results = Results::read(&file)?;
+    let mut results = origin::results_in(&Program::new(command, AGAINST_HANGS).run()?.successful()?)?;
     results.provenance = origin::now(options.command(MAP))?;
     write(&results)?;
     Ok(failed(&results))
@@ -229,7 +225,7 @@ fn render(name: &str) -> Result<()> {
 fn write(results: &Results) -> Result<()> {
     let (name, picture) = (&results.name, picture(&results.name));
     write_file(&format!("{name}.json"), &results.json()?)?;
-    write_file(&format!("{name}.md"), &report::markdown(results, picture))?;
+    write_file(&format!("{name}.md"), &page::markdown(results, picture))?;
     if picture {
         write_file(&format!("{name}.svg"), &chart::draw(results)?)?;
     }
@@ -238,9 +234,6 @@ fn write(results: &Results) -> Result<()> {
 
 fn write_file(name: &str, text: &str) -> Result<()> {
     let directory = workspace::path("docs/results");
-    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let path = directory.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    println!("wrote {}", workspace::shown(&path));
-    Ok(())
+    files::make(&directory)?;
+    workspace::write(&directory.join(name), text)
 }

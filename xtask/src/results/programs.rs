@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use flashlock_report::results::{Noise, Results};
 
 use super::origin;
@@ -84,9 +84,7 @@ fn compare(flashlock: &Path, study: &Study, subject: &Subject, how: &[&str]) -> 
     if !matches!(done.status.and_then(|status| status.code()), Some(0 | 3)) {
         bail!("{}", done.transcript());
     }
-    let file = workspace::scratch(study.name)?.join("compare.json");
-    std::fs::write(&file, &done.stdout).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(renamed(Results::read(&file)?, subject))
+    Ok(renamed(origin::results_in(&done.stdout)?, subject))
 }
 
 /// The same under the program's own names instead of the command's.

@@ -97,9 +97,7 @@ fn simulated(workload: &str, place: &str) -> Result<Results> {
     if !done.stdout.starts_with('{') {
         bail!("{}", done.transcript());
     }
-    let file = workspace::scratch(NAME)?.join(format!("{workload}.json"));
-    std::fs::write(&file, &done.stdout).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(Results::read(&file)?)
+    origin::results_in(&done.stdout)
 }
 
 fn about() -> String {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use flashlock_report::words::listed;
+
 use crate::elf::{self, Elf, Image};
 use crate::inspect::{Finding, Inspection, Program};
 use crate::search::Libraries;
@@ -88,17 +90,11 @@ fn in_short(parts: &[Part], served: &HashSet<String>) -> Finding {
     let used = |family: &&Family| parts.iter().any(|part| uses(part, family));
     let replaced = FAMILIES.iter().filter(used).filter(|family| served.contains(family.operations[0]));
     let names: Vec<&str> = replaced.map(|family| family.name).collect();
-    match names.split_last() {
-        Some((last, [])) => Finding::ok(VERDICT, format!("flashlock replaces its {last}")),
-        Some((last, others)) => {
-            Finding::ok(VERDICT, format!("flashlock replaces its {} and {last}", others.join(", ")))
-        }
-        None => Finding::warn(
-            VERDICT,
-            no_locks(parts),
-            "flashlock would change nothing for it; programs that it starts are covered, look at those",
-        ),
+    if names.is_empty() {
+        let advice = "flashlock would change nothing for it; programs that it starts are covered, look at those";
+        return Finding::warn(VERDICT, no_locks(parts), advice);
     }
+    Finding::ok(VERDICT, format!("flashlock replaces its {}", listed(&names)))
 }
 
 /// Whether a program or library uses such locks from the C library.

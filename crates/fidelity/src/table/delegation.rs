@@ -1,9 +1,9 @@
 //! Remote core locking (Lozi and others, USENIX ATC 2012): section 4, figures 7, 8, 10 and 13.
 
 use super::{MCS, USUAL};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Point, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Point, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 const MACHINE: &str = "opteron-6172";
 /// All cores but the one that serves, or idles.
@@ -27,7 +27,7 @@ const SECTION: &str = "section_ns";
 const FETCHED: &str = "lines_fetched";
 const ATOMICS: &str = "atomics";
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     vec![times(), misses(), crossings(), cores(), servers()]
 }
 

@@ -1,9 +1,9 @@
 //! Shuffling (Kashyap's thesis defence on SOSP 2019's ShflLocks).
 
 use super::{SHFL, TAS};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Effort, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Effort, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 const MAP: Setting =
     Setting::new("8x24", "kvmap").with(&["--place", "packed"]).millis(10.0).effort(Effort::Many).medians();
@@ -17,7 +17,7 @@ const SHFL_RW: &str = "shfl-rw";
 const CST_RW: &str = "cst-rw";
 const STOCK_RW: &str = "futex-rw";
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     vec![shuffling()]
 }
 

@@ -2,43 +2,36 @@
 
 use std::fmt::Write as _;
 
-use flashlock_report::units::three_digits;
-
-use super::runs::Mode;
+use super::Mode;
 use super::summary::{Figure, Judged, Standing, Summary};
 use crate::table;
+use crate::units::three_digits;
 
 /// How many of the worst cells are listed.
 const WORST: usize = 10;
 
 /// A table, for a terminal or for a page.
-pub(crate) struct Sheet {
+pub(super) struct Sheet {
     columns: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Sheet {
     fn text(&self) -> String {
-        let mut table = table::new(self.columns.iter().copied());
+        let mut table = table::of_numbers(self.columns.iter().copied());
         for row in &self.rows {
             table.add_row(row);
         }
         format!("{table}\n")
     }
 
-    pub(crate) fn markdown(&self) -> String {
-        let line = |fields: &mut dyn Iterator<Item = &str>| format!("| {} |\n", fields.collect::<Vec<_>>().join(" | "));
-        let mut text = line(&mut self.columns.iter().copied());
-        text += &format!("|---|{}\n", "--:|".repeat(self.columns.len() - 1));
-        for row in &self.rows {
-            text += &line(&mut row.iter().map(String::as_str));
-        }
-        text
+    pub(super) fn markdown(&self) -> String {
+        table::markdown_of_numbers(&self.columns, self.rows.iter().cloned())
     }
 }
 
 /// What else went on, as a heading.
-pub(crate) fn heading(mode: Mode, held_out: bool) -> &'static str {
+pub(super) fn heading(mode: Mode, held_out: bool) -> &'static str {
     match (mode, held_out) {
         (Mode::Plain, false) => "Nothing else runs",
         (Mode::Plain, true) => "Nothing else runs, cells held out",
@@ -50,7 +43,7 @@ pub(crate) fn heading(mode: Mode, held_out: bool) -> &'static str {
 }
 
 /// All of it; the worst cells are those of one lock.
-pub(crate) fn text(summary: &Summary, of: &str, held_out: bool) -> String {
+pub fn text(summary: &Summary, of: &str, held_out: bool) -> String {
     let mut text = format!("{}: {} cells\n\n", heading(summary.mode, held_out), summary.judged.len());
     text += &standings(summary).text();
     if let Some(standing) = summary.standing(of) {
@@ -67,12 +60,12 @@ pub(crate) fn text(summary: &Summary, of: &str, held_out: bool) -> String {
     text
 }
 
-pub(crate) fn disturbed(summary: &Summary) -> Option<String> {
+pub(super) fn disturbed(summary: &Summary) -> Option<String> {
     let Summary { disturbed, runs, .. } = summary;
     (*disturbed > 0).then(|| format!("Other programs disturbed {disturbed} of {runs} runs."))
 }
 
-pub(crate) fn standings(summary: &Summary) -> Sheet {
+pub(super) fn standings(summary: &Summary) -> Sheet {
     let mut ordered: Vec<&Standing> = summary.standings.iter().collect();
     ordered.sort_by(|a, b| b.share.total_cmp(&a.share));
     let row = |standing: &Standing| {
@@ -109,7 +102,7 @@ pub(crate) fn standings(summary: &Summary) -> Sheet {
 }
 
 /// The goals of one mode: what is wanted, what is there.
-pub(crate) fn goals(standing: &Standing, mode: Mode) -> Vec<String> {
+pub(super) fn goals(standing: &Standing, mode: Mode) -> Vec<String> {
     let mut lines = Vec::new();
     let mut goal = |what: &str, is: f64, wanted: f64, met: bool| {
         let met = if met { "met" } else { "MISSED" };
@@ -143,18 +136,18 @@ fn from_the_worst<'a>(summary: &'a Summary, of: &str) -> Vec<(&'a Judged, &'a Fi
     cells
 }
 
-pub(crate) fn worst_cells(summary: &Summary, of: &str) -> Sheet {
+pub(super) fn worst_cells(summary: &Summary, of: &str) -> Sheet {
     let mut cells = from_the_worst(summary, of);
     cells.truncate(WORST);
     cells_sheet(&cells)
 }
 
-pub(crate) fn worst_names(summary: &Summary, of: &str) -> Vec<String> {
+pub(super) fn worst_names(summary: &Summary, of: &str) -> Vec<String> {
     from_the_worst(summary, of).iter().take(WORST).map(|(judged, _)| judged.cell.name()).collect()
 }
 
 /// All cells of a lock, in the grid's order.
-pub(crate) fn all_cells(summary: &Summary, of: &str) -> Sheet {
+pub(super) fn all_cells(summary: &Summary, of: &str) -> Sheet {
     let mut cells = from_the_worst(summary, of);
     cells.sort_by_key(|(judged, _)| judged.cell);
     cells_sheet(&cells)

@@ -1,17 +1,17 @@
-//! A results file as Markdown.
+//! Results as a Markdown page.
 
 use std::fmt::Write as _;
 
-use flashlock_report::finding;
-use flashlock_report::results::{COLLAPSE, Group, Method, Noise, Results};
-use flashlock_report::statistics::verdict::LEAST_ROUNDS;
-use flashlock_report::statistics::{Direction, Ratio, Verdict};
-use flashlock_report::units::three_digits;
-
+use crate::finding;
+use crate::results::{COLLAPSE, Group, Method, Noise, Results};
+use crate::statistics::verdict::LEAST_ROUNDS;
+use crate::statistics::{Direction, Ratio, Verdict};
+use crate::table::markdown_of_numbers;
+use crate::units::three_digits;
 use crate::wrap::wrapped;
 
 /// The page; with the picture beside it if there is one.
-pub(crate) fn markdown(results: &Results, picture: bool) -> String {
+pub fn markdown(results: &Results, picture: bool) -> String {
     let mut text = format!("# {}\n\n{}\n\n", results.title, results.about);
     if picture {
         let _ = writeln!(text, "![{}]({}.svg)\n", finding::headline(results), results.name);
@@ -113,13 +113,12 @@ fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
 
 /// One row for each lock, one column for each cell of the group; a dash where there is no figure.
 fn table(group: &Group, locks: &[String], cell: &dyn Fn(&str, &str) -> Option<String>) -> String {
-    let headings = group.cells.join(" | ");
-    let mut text = format!("| {} | {headings} |\n|---|{}\n", group.axis, "--:|".repeat(group.cells.len()));
-    for lock in locks {
+    let columns: Vec<&String> = std::iter::once(&group.axis).chain(&group.cells).collect();
+    let row = |lock: &String| {
         let cells = group.cells.iter().map(|heading| cell(lock, heading).unwrap_or_else(|| "–".to_owned()));
-        let _ = writeln!(text, "| `{lock}` | {} |", cells.collect::<Vec<_>>().join(" | "));
-    }
-    text
+        std::iter::once(format!("`{lock}`")).chain(cells).collect()
+    };
+    markdown_of_numbers(&columns, locks.iter().map(row))
 }
 
 /// `1.05 (0.98–1.10)`.
@@ -147,7 +146,7 @@ fn failures(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_report::results::{Better, Failed, Metric, Point, Run};
+    use crate::results::{Better, Failed, Metric, Point, Run};
 
     use super::*;
 

@@ -4,26 +4,25 @@
 //! out: nobody looks at it while a lock is designed, so that it can tell afterwards whether the design fits more than
 //! the cells it was made with. Which cells these are follows from a fixed seed.
 
-use anyhow::{Result, bail};
-use clap::ValueEnum;
-use flashlock_report::statistics::Random;
+use crate::statistics::Random;
 
 /// What threads do in the lock.
 #[derive(Debug)]
-pub(crate) struct Section {
-    pub(crate) name: &'static str,
+pub struct Section {
+    /// Its name.
+    pub name: &'static str,
     /// The argument of the program.
-    pub(crate) argument: &'static str,
+    pub argument: &'static str,
     /// About how long it takes, in ns: the mean, and the longest.
-    pub(crate) mean_ns: f64,
-    pub(crate) longest_ns: f64,
+    mean_ns: f64,
+    longest_ns: f64,
 }
 
 const fn section(name: &'static str, argument: &'static str, mean_ns: f64, longest_ns: f64) -> Section {
     Section { name, argument, mean_ns, longest_ns }
 }
 
-pub(crate) const SECTIONS: [Section; 9] = [
+pub(super) const SECTIONS: [Section; 9] = [
     section("1 line", "lines=1", 10.0, 100.0),
     section("16 lines", "lines=16", 100.0, 2_000.0),
     section("1 µs", "work=1000", 1e3, 1e3),
@@ -36,39 +35,42 @@ pub(crate) const SECTIONS: [Section; 9] = [
 ];
 
 /// Work between two sections: its name, and its length in ns.
-pub(crate) const OUTSIDE: [(&str, u32); 5] = [("0", 0), (".1", 100), (".25", 250), ("2", 2000), ("20", 20_000)];
+pub(super) const OUTSIDE: [(&str, u32); 5] = [("0", 0), (".1", 100), (".25", 250), ("2", 2000), ("20", 20_000)];
 
-pub(crate) const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 64, 256];
+pub(super) const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 64, 256];
 
 /// What the draw follows from. It must not change: the cells held out would no longer be so.
 const SEED: u64 = 20;
 
 /// One of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cell {
+pub struct Cell {
     /// Places in [`SECTIONS`] and [`OUTSIDE`].
     section: usize,
     outside: usize,
-    pub(crate) threads: u32,
+    /// How many threads take the lock.
+    pub threads: u32,
 }
 
 impl Cell {
-    pub(crate) fn section(self) -> &'static Section {
+    /// What threads do in the lock.
+    pub fn section(self) -> &'static Section {
         &SECTIONS[self.section]
     }
 
-    pub(crate) fn outside_ns(self) -> u32 {
+    /// Work between two sections, in ns.
+    pub fn outside_ns(self) -> u32 {
         OUTSIDE[self.outside].1
     }
 
     /// `1 line, .25 µs outside, 4 threads`: what `--filter` looks at, and what a file of runs calls it.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         format!("{}, {} µs outside, {} {threads}", self.section().name, OUTSIDE[self.outside].0, self.threads)
     }
 
     /// How long a run measures: every thread shall have some turns, both of the lock and of the scheduler.
-    pub(crate) fn window_ms(self) -> u64 {
+    pub fn window_ms(self) -> u64 {
         let threads = f64::from(self.threads);
         let turns_ms = 8.0 * threads * self.section().mean_ns / 1e6;
         turns_ms.max(2.0 * threads).clamp(100.0, 1000.0) as u64
@@ -76,26 +78,15 @@ impl Cell {
 
     /// The longest that a thread may wait, in ms: with n others and sections of length s, 2 · (n + 2) · (s + 1 ms) +
     /// 100 ms.
-    pub(crate) fn allowed_wait_ms(self) -> f64 {
+    pub fn allowed_wait_ms(self) -> f64 {
         let others = f64::from(self.threads - 1);
         2.0 * (others + 2.0) * (self.section().longest_ns / 1e6 + 1.0) + 100.0
     }
 
     /// The cells of one thread that say what is physically possible here: with the work outside, and without.
-    pub(crate) fn alone(self) -> [Self; 2] {
+    pub fn alone(self) -> [Self; 2] {
         [Self { threads: 1, ..self }, Self { threads: 1, outside: 0, ..self }]
     }
-}
-
-/// How many cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Extent {
-    /// Every ninth
-    Quick,
-    /// Every third
-    Third,
-    /// All
-    All,
 }
 
 /// The whole grid, in order.
@@ -120,22 +111,28 @@ fn matches(name: &str, text: &str) -> bool {
     name.match_indices(text).any(|(at, _)| at == 0 || name[..at].ends_with(' ') || text.starts_with(' '))
 }
 
-/// The cells that are meant, in the grid's order; those whose names contain the text of the filter.
-pub(crate) fn chosen(extent: Extent, held_out: bool, filter: Option<&str>) -> Result<Vec<Cell>> {
+/// All cells that are held out, or all others, in the grid's order.
+pub fn all(held_out: bool) -> Vec<Cell> {
     let [held, open] = drawn();
     let mut cells = if held_out { held } else { open };
-    cells.truncate(match extent {
-        Extent::Quick => cells.len() / 9,
-        Extent::Third => cells.len() / 3,
-        Extent::All => cells.len(),
-    });
+    cells.sort_unstable();
+    cells
+}
+
+/// One cell in so many of those that are meant, in the grid's order; those whose names contain the text of the filter.
+/// The error says that there is none.
+pub fn chosen(one_in: usize, held_out: bool, filter: Option<&str>) -> Result<Vec<Cell>, String> {
+    let [held, open] = drawn();
+    let mut cells = if held_out { held } else { open };
+    cells.truncate(cells.len() / one_in);
     cells.sort_unstable();
     if let Some(filter) = filter {
         cells.retain(|cell| matches(&cell.name(), filter));
     }
     if cells.is_empty() {
         let which = if held_out { "held out" } else { "not held out" };
-        bail!("no cell of that name is chosen; there are, for example: {} (cells {which})", examples(held_out));
+        let examples = examples(held_out);
+        return Err(format!("no cell of that name is chosen; there are, for example: {examples} (cells {which})"));
     }
     Ok(cells)
 }
@@ -147,7 +144,7 @@ fn examples(held_out: bool) -> String {
 }
 
 /// The cell of that name.
-pub(crate) fn named(name: &str) -> Option<Cell> {
+pub fn named(name: &str) -> Option<Cell> {
     grid().into_iter().find(|cell| cell.name() == name)
 }
 
@@ -157,7 +154,6 @@ mod tests {
 
     #[test]
     fn a_third_is_held_out_and_always_the_same() {
-        let all = |held_out| chosen(Extent::All, held_out, None).expect("cells");
         let (held, open) = (all(true), all(false));
         assert_eq!((held.len(), open.len()), (105, 210));
         assert!(held.iter().all(|cell| !open.contains(cell)));
@@ -177,8 +173,8 @@ mod tests {
     #[test]
     fn smaller_extents_are_part_of_larger_ones() {
         for held_out in [false, true] {
-            let of = |extent| chosen(extent, held_out, None).expect("cells");
-            let (quick, third, all) = (of(Extent::Quick), of(Extent::Third), of(Extent::All));
+            let of = |one_in| chosen(one_in, held_out, None).expect("cells");
+            let (quick, third, all) = (of(9), of(3), of(1));
             assert!(quick.len() * 9 <= all.len() && third.len() * 3 == all.len());
             assert!(quick.iter().all(|cell| third.contains(cell)) && third.iter().all(|cell| all.contains(cell)));
         }
@@ -190,9 +186,9 @@ mod tests {
             assert_eq!(named(&cell.name()), Some(cell));
         }
         assert_eq!(named("1 line"), None);
-        let some = chosen(Extent::All, false, Some("1 line, 0 µs outside")).expect("cells");
+        let some = chosen(1, false, Some("1 line, 0 µs outside")).expect("cells");
         assert!(some.iter().all(|cell| !drawn()[0].contains(cell) && cell.name().starts_with("1 line, 0 µs")));
-        assert!(chosen(Extent::All, false, Some("7 lines")).is_err());
+        assert!(chosen(1, false, Some("7 lines")).is_err());
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! A figure of a row: what is made of which points, with its band.
 
+use flashlock_report::statistics::Spread;
 use serde::{Deserialize, Serialize};
 
-use super::point::{Point, Typical};
-use super::runs::Runs;
+use crate::point::{Point, Typical};
+use crate::runs::Runs;
 
 /// Operations per microsecond of virtual time.
-pub(super) const SPEED: &str = "ops_per_us";
+pub(crate) const SPEED: &str = "ops_per_us";
 
 /// One metric of some points, folded into one number.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
+pub(crate) struct Figure {
     metric: &'static str,
-    pub(super) points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
     fold: Fold,
 }
 
@@ -40,49 +41,49 @@ enum Fold {
 }
 
 impl Figure {
-    pub(super) fn value(metric: &'static str, point: Point) -> Self {
+    pub(crate) fn value(metric: &'static str, point: Point) -> Self {
         Self { metric, points: vec![point], fold: Fold::Value }
     }
 
-    pub(super) fn speed(point: Point) -> Self {
+    pub(crate) fn speed(point: Point) -> Self {
         Self::value(SPEED, point)
     }
 
-    pub(super) fn ratio(metric: &'static str, of: Point, to: Point) -> Self {
+    pub(crate) fn ratio(metric: &'static str, of: Point, to: Point) -> Self {
         Self { metric, points: vec![of, to], fold: Fold::Ratio }
     }
 
-    pub(super) fn speed_up(of: Point, to: Point) -> Self {
+    pub(crate) fn speed_up(of: Point, to: Point) -> Self {
         Self::ratio(SPEED, of, to)
     }
 
     /// How much greater one speed-up, `[of, to]`, is than another.
-    pub(super) fn growth(of: [Point; 2], to: [Point; 2]) -> Self {
+    pub(crate) fn growth(of: [Point; 2], to: [Point; 2]) -> Self {
         Self { metric: SPEED, points: [of, to].concat(), fold: Fold::Growth }
     }
 
-    pub(super) fn best_threads(points: Vec<Point>) -> Self {
+    pub(crate) fn best_threads(points: Vec<Point>) -> Self {
         Self { metric: SPEED, points, fold: Fold::BestThreads }
     }
 
-    pub(super) fn best_gain(points: Vec<Point>) -> Self {
+    pub(crate) fn best_gain(points: Vec<Point>) -> Self {
         Self { metric: SPEED, points, fold: Fold::BestGain }
     }
 
-    pub(super) fn difference(metric: &'static str, of: Point, to: Point) -> Self {
+    pub(crate) fn difference(metric: &'static str, of: Point, to: Point) -> Self {
         Self { metric, points: vec![of, to], fold: Fold::Difference }
     }
 
-    pub(super) fn crossing(points: &[[Point; 3]], times: f64) -> Self {
+    pub(crate) fn crossing(points: &[[Point; 3]], times: f64) -> Self {
         Self { metric: "in_sections", points: points.concat(), fold: Fold::Crossing(times) }
     }
 
-    pub(super) fn ahead_from(points: &[[Point; 2]]) -> Self {
+    pub(crate) fn ahead_from(points: &[[Point; 2]]) -> Self {
         Self { metric: SPEED, points: points.concat(), fold: Fold::AheadFrom }
     }
 
     /// What the simulation says. The error says why it says nothing.
-    pub(super) fn evaluate(&self, runs: &Runs) -> Result<Ours, String> {
+    pub(crate) fn evaluate(&self, runs: &Runs) -> Result<Ours, String> {
         let columns: Vec<Vec<Vec<f64>>> =
             self.points.iter().map(|point| runs.values(point, self.metric)).collect::<Result<_, _>>()?;
         self.of(&columns)
@@ -107,11 +108,11 @@ impl Figure {
             rounds(latency).map(|values: Vec<f64>| self.fold(&values)).filter(of_its_own).collect::<Result<Vec<_>, _>>()
         };
         let by_latency: Vec<Vec<f64>> = (0..columns[0].len()).map(folded).collect::<Result<_, _>>()?;
-        let own = by_latency.first().filter(|own| !own.is_empty());
-        let value = match (typical, own) {
-            (_, None) => return Err(format!("no run has {}", self.metric)),
-            (Typical::Mean, _) => self.fold(&columns.iter().map(|column| mean(&column[0])).collect::<Vec<_>>())?,
-            (Typical::Median, Some(own)) => median(own),
+        let own = by_latency.first().and_then(|own| Spread::of(own));
+        let own = own.ok_or_else(|| format!("no run has {}", self.metric))?;
+        let value = match typical {
+            Typical::Mean => self.fold(&columns.iter().map(|column| mean(&column[0])).collect::<Vec<_>>())?,
+            Typical::Median => own.median,
         };
         let all = || by_latency.iter().flatten().copied();
         let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
@@ -158,31 +159,24 @@ fn crossing(values: &[f64], times: f64) -> Result<f64, String> {
 
 /// What the simulation says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Ours {
+pub(crate) struct Ours {
     /// Over seeds and placements, with the machine's own latencies.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// What `value` is of them.
-    pub(super) typical: Typical,
+    pub(crate) typical: Typical,
     /// The least and the greatest of all runs, those with other latencies included.
-    pub(super) low: f64,
-    pub(super) high: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of at least one.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() - 1) / 2].midpoint(sorted[sorted.len() / 2])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fidelity::point::Setting;
+    use crate::point::Setting;
 
     fn points(threads: &[u32]) -> Vec<Point> {
         threads.iter().map(|threads| Setting::new("m", "w").under("mcs", *threads)).collect()

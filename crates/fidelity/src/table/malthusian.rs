@@ -1,9 +1,9 @@
 //! Malthusian Locks (Dice, EuroSys 2017): sections 1, 3 and 6.1, figures 3 and 4.
 
 use super::{C_PTL_TKT, MCS, MCS_STP, MCSCR, MCSCR_STP, MCSCRN, USUAL};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Effort, Point, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Effort, Point, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 const ARRAY: Setting = Setting::new("sparc-t5", "randarray").millis(20.0).effort(Effort::Light).medians();
 /// Long enough that the circulating set is the one that stays: MCSCR-STP's is found in a few ms.
@@ -26,7 +26,7 @@ const COLUMNS: [(&str, Point); 4] = [
     ("MCSCR-STP", ARRAY.millis(1000.0).under(MCSCR_STP, 32)),
 ];
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     vec![figure_3(), figure_4(), examples()]
 }
 

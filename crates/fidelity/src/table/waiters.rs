@@ -1,9 +1,9 @@
 //! Malthusian Locks (Dice, EuroSys 2017): sections 6.7 and 6.11, figures 10 and 14: which waiters are called.
 
 use super::{MCS, MCSCR, MCSCR_STP, USUAL};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Effort, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Effort, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 const MESSAGES: Setting = Setting::new("sparc-t5", "messages").millis(10.0).effort(Effort::Light).medians();
 const BUFFERS: Setting = Setting::new("sparc-t5", "buffers").millis(20.0).effort(Effort::Light).medians();
@@ -14,7 +14,7 @@ const MOSTLY: &str = "mcs:wait=spin,cond=lifo:1/1000";
 const TENTH: &str = "mcs:wait=spin,cond=lifo:1/10";
 const MOSTLY_SEM: &str = "mcs:wait=spin,sem=lifo:1/1000";
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     vec![messages(), buffers()]
 }
 

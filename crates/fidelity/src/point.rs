@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// All latencies times these: the machine's own first.
-pub(super) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
+pub(crate) const LATENCIES: [f64; 3] = [1.0, 0.75, 1.25];
 
 /// How often a point is run: with each latency on the list, so many seeds, and with each of them so many placements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Effort {
+pub(crate) enum Effort {
     /// The fewer threads, the more it matters where they are, and the less a run costs.
     Full,
     /// Where threads may be anywhere, it matters more.
@@ -42,7 +42,7 @@ impl Effort {
 /// Which of its runs a source tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Typical {
+pub(crate) enum Typical {
     /// Their mean; the quotient of two means, if something is divided.
     Mean,
     /// The middle one; the middle one of quotients of two runs each, if something is divided.
@@ -51,61 +51,61 @@ pub(super) enum Typical {
 
 /// A workload on a machine, how long it is run and how often.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Setting {
-    pub(super) machine: &'static str,
+pub(crate) struct Setting {
+    pub(crate) machine: &'static str,
     workload: &'static str,
     options: &'static [&'static str],
     millis: Option<f64>,
     effort: Effort,
-    pub(super) typical: Typical,
+    pub(crate) typical: Typical,
 }
 
 impl Setting {
-    pub(super) const fn new(machine: &'static str, workload: &'static str) -> Self {
+    pub(crate) const fn new(machine: &'static str, workload: &'static str) -> Self {
         Self { machine, workload, options: &[], millis: None, effort: Effort::Full, typical: Typical::Mean }
     }
 
-    pub(super) const fn with(self, options: &'static [&'static str]) -> Self {
+    pub(crate) const fn with(self, options: &'static [&'static str]) -> Self {
         Self { options, ..self }
     }
 
     /// So many ms of virtual time instead of the command's own choice.
-    pub(super) const fn millis(self, millis: f64) -> Self {
+    pub(crate) const fn millis(self, millis: f64) -> Self {
         Self { millis: Some(millis), ..self }
     }
 
-    pub(super) const fn effort(self, effort: Effort) -> Self {
+    pub(crate) const fn effort(self, effort: Effort) -> Self {
         Self { effort, ..self }
     }
 
     /// Medians instead of means.
-    pub(super) const fn medians(self) -> Self {
+    pub(crate) const fn medians(self) -> Self {
         Self { typical: Typical::Median, ..self }
     }
 
-    pub(super) fn has(self, option: &str) -> bool {
+    pub(crate) fn has(self, option: &str) -> bool {
         self.options.contains(&option)
     }
 
-    pub(super) const fn under(self, lock: &'static str, threads: u32) -> Point {
+    pub(crate) const fn under(self, lock: &'static str, threads: u32) -> Point {
         Point { setting: self, lock, threads }
     }
 }
 
 /// A lock with a number of threads in a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
-    pub(super) setting: Setting,
+pub(crate) struct Point {
+    pub(crate) setting: Setting,
     lock: &'static str,
-    pub(super) threads: u32,
+    pub(crate) threads: u32,
 }
 
 /// What follows `flashlock simulate`.
-pub(super) type Arguments = Vec<String>;
+pub type Arguments = Vec<String>;
 
 impl Point {
     /// One command line for each of [`LATENCIES`] that is run.
-    pub(super) fn commands(&self) -> Vec<Arguments> {
+    pub(crate) fn commands(&self) -> Vec<Arguments> {
         let runs = LATENCIES.into_iter().zip(self.setting.effort.rounds(self.threads));
         runs.filter(|(_, (seeds, _))| *seeds > 0)
             .map(|(latencies, (seeds, placements))| self.command(latencies, seeds, placements))

@@ -2,31 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figure::{Figure, Ours};
+use crate::figure::{Figure, Ours};
 
 /// Rows that stand in one table.
-pub(super) struct Group {
-    pub(super) title: &'static str,
+pub(crate) struct Group {
+    pub(crate) title: &'static str,
     /// Machine, workload, and which of our locks stands for which of the paper's.
-    pub(super) about: &'static str,
-    pub(super) rows: Vec<Row>,
+    pub(crate) about: &'static str,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// A figure of a paper.
-pub(super) struct Row {
-    pub(super) what: String,
-    pub(super) paper: Paper,
-    pub(super) goal: Goal,
-    pub(super) role: Role,
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) paper: Paper,
+    pub(crate) goal: Goal,
+    pub(crate) role: Role,
     /// `None` for an open row.
-    pub(super) figure: Option<Figure>,
+    pub(crate) figure: Option<Figure>,
     /// What is shown with it, but not judged.
-    pub(super) besides: Vec<(&'static str, Figure)>,
+    pub(crate) besides: Vec<(&'static str, Figure)>,
 }
 
 /// What is done with a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Parameters were set with it: it proves nothing.
     Input,
     /// Nothing was set with it.
@@ -37,67 +37,67 @@ pub(super) enum Role {
 
 /// What the paper says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Paper {
+pub(crate) struct Paper {
     /// `null` where it says so in words only.
-    pub(super) value: Option<f64>,
+    pub(crate) value: Option<f64>,
     /// Standard deviation, where it is given.
-    pub(super) deviation: Option<f64>,
+    pub(crate) deviation: Option<f64>,
     /// In words.
-    pub(super) words: String,
+    pub(crate) words: String,
 }
 
 impl Paper {
-    pub(super) fn number(value: f64) -> Self {
+    pub(crate) fn number(value: f64) -> Self {
         Self { value: Some(value), ..Self::default() }
     }
 
-    pub(super) fn words(words: &str) -> Self {
+    pub(crate) fn words(words: &str) -> Self {
         Self { words: words.to_owned(), ..Self::default() }
     }
 
-    pub(super) fn and(self, words: impl Into<String>) -> Self {
+    pub(crate) fn and(self, words: impl Into<String>) -> Self {
         Self { words: words.into(), ..self }
     }
 }
 
 /// How near is near enough.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Goal {
+pub(crate) struct Goal {
     /// `null`: no bound.
     low: Option<f64>,
     high: Option<f64>,
-    pub(super) words: String,
+    pub(crate) words: String,
 }
 
 impl Goal {
     /// Within this share of the value.
-    pub(super) fn within(value: f64, share: f64) -> Self {
+    pub(crate) fn within(value: f64, share: f64) -> Self {
         Self::between(value * (1.0 - share), value * (1.0 + share), &format!("± {:.0} %", share * 100.0))
     }
 
     /// Within so much of the value.
-    pub(super) fn near(value: f64, distance: f64) -> Self {
+    pub(crate) fn near(value: f64, distance: f64) -> Self {
         Self::between(value - distance, value + distance, &format!("± {distance}"))
     }
 
-    pub(super) fn between(low: f64, high: f64, words: &str) -> Self {
+    pub(crate) fn between(low: f64, high: f64, words: &str) -> Self {
         Self { low: Some(low), high: Some(high), words: words.to_owned() }
     }
 
-    pub(super) fn from(low: f64, high: f64) -> Self {
+    pub(crate) fn from(low: f64, high: f64) -> Self {
         Self::between(low, high, &format!("{low} to {high}"))
     }
 
-    pub(super) fn above(low: f64) -> Self {
+    pub(crate) fn above(low: f64) -> Self {
         Self { low: Some(low), high: None, words: format!("> {low}") }
     }
 
     /// At least one over so much.
-    pub(super) fn above_one_over(factor: f64) -> Self {
+    pub(crate) fn above_one_over(factor: f64) -> Self {
         Self { words: format!("> 1 / {factor}"), ..Self::above(1.0 / factor) }
     }
 
-    pub(super) fn below(high: f64) -> Self {
+    pub(crate) fn below(high: f64) -> Self {
         Self { low: None, high: Some(high), words: format!("< {high}") }
     }
 
@@ -111,12 +111,12 @@ impl Goal {
     }
 
     /// Whether no run missed it.
-    pub(super) fn holds_all(&self, ours: &Ours) -> bool {
+    pub(crate) fn holds_all(&self, ours: &Ours) -> bool {
         self.distance(ours.low) == 0.0 && self.distance(ours.high) == 0.0
     }
 
     /// What is to be said of a figure.
-    pub(super) fn judge(&self, ours: &Ours) -> Verdict {
+    pub(crate) fn judge(&self, ours: &Ours) -> Verdict {
         match self.distance(ours.value) {
             0.0 => Verdict::Met,
             by => {
@@ -131,7 +131,7 @@ impl Goal {
 /// What became of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Our figure is as near as it was to be.
     Met,
     /// It is not.
@@ -148,31 +148,31 @@ pub(super) enum Verdict {
 }
 
 impl Row {
-    pub(super) fn test(what: impl Into<String>, paper: Paper, goal: Goal, figure: Figure) -> Self {
+    pub(crate) fn test(what: impl Into<String>, paper: Paper, goal: Goal, figure: Figure) -> Self {
         Self { what: what.into(), paper, goal, role: Role::Test, figure: Some(figure), besides: Vec::new() }
     }
 
-    pub(super) fn input(what: impl Into<String>, paper: Paper, goal: Goal, figure: Figure) -> Self {
+    pub(crate) fn input(what: impl Into<String>, paper: Paper, goal: Goal, figure: Figure) -> Self {
         Self::test(what, paper, goal, figure).put_in()
     }
 
     /// The same, if something was set with it.
-    pub(super) fn put_in(self) -> Self {
+    pub(crate) fn put_in(self) -> Self {
         Self { role: Role::Input, ..self }
     }
 
-    pub(super) fn open(what: impl Into<String>, paper: Paper, why: &'static str) -> Self {
+    pub(crate) fn open(what: impl Into<String>, paper: Paper, why: &'static str) -> Self {
         let goal = Goal { low: None, high: None, words: String::new() };
         Self { what: what.into(), paper, goal, role: Role::Open(why), figure: None, besides: Vec::new() }
     }
 
-    pub(super) fn beside(mut self, name: &'static str, figure: Figure) -> Self {
+    pub(crate) fn beside(mut self, name: &'static str, figure: Figure) -> Self {
         self.besides.push((name, figure));
         self
     }
 
     /// All figures of it.
-    pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
+    pub(crate) fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.figure.iter().chain(self.besides.iter().map(|(_, figure)| figure))
     }
 }
@@ -180,7 +180,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fidelity::point::Typical;
+    use crate::point::Typical;
 
     fn ours(low: f64, value: f64, high: f64) -> Ours {
         Ours { value, typical: Typical::Mean, low, high }

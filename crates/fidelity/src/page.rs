@@ -1,36 +1,30 @@
 //! `docs/fidelity.md`, made of the report and of `reasons.md`, in which people say why something misses.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fmt::{self, Write as _};
 
 use flashlock_report::units::three_digits;
+use flashlock_report::wrap::wrapped;
 
-use super::reasons;
-use super::report::{Entry, Later, Report, Shown};
-use super::row::{Paper, Verdict};
-use crate::workspace;
-use crate::wrap::wrapped;
-
-pub(super) fn file() -> PathBuf {
-    workspace::path("docs/fidelity.md")
-}
+use crate::reasons;
+use crate::report::{Entry, Later, Report, Shown};
+use crate::row::{Paper, Verdict};
 
 /// How many rows of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Count {
-    pub(super) met: usize,
+pub struct Count {
+    met: usize,
     /// Those of them that no run missed.
     throughout: usize,
-    pub(super) missed: usize,
-    pub(super) failed: usize,
-    pub(super) open: usize,
+    missed: usize,
+    failed: usize,
+    open: usize,
     inputs: usize,
     reproduced: usize,
 }
 
 impl Count {
-    pub(super) fn of<'a>(groups: impl IntoIterator<Item = &'a Shown>) -> Self {
+    pub(crate) fn of<'a>(groups: impl IntoIterator<Item = &'a Shown>) -> Self {
         let mut count = Self::default();
         for row in groups.into_iter().flat_map(|group| &group.rows) {
             let met = row.verdict == Verdict::Met;
@@ -52,8 +46,15 @@ impl Count {
     }
 }
 
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { met, missed, failed, open, .. } = self;
+        write!(f, "{met} goals met, {missed} missed, {failed} failed, {open} rows open")
+    }
+}
+
 /// The whole page.
-pub(super) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &Report) -> String {
     let mut page = head(report);
     page += &made_later(report);
     page.push('\n');
@@ -90,7 +91,7 @@ const FORMAT: &str = "
 fn head(report: &Report) -> String {
     let made = &report.provenance;
     format!(
-        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: xtask/src/fidelity/reasons.md \
+        "<!-- Made by `cargo xtask fidelity`; do not edit. What is said of misses: crates/fidelity/src/reasons.md \
          -->\n\n\
          # How far to trust the simulation\n\n\
          {}\n\
@@ -362,10 +363,10 @@ fn verdict(row: &Entry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fidelity::figure::Ours;
-    use crate::fidelity::point::Typical;
-    use crate::fidelity::report::Report;
-    use crate::fidelity::row::{Goal, Group, Row};
+    use crate::figure::Ours;
+    use crate::point::Typical;
+    use crate::report::Report;
+    use crate::row::{Goal, Group, Row};
     use flashlock_report::provenance::Provenance;
 
     fn entry(verdict: Verdict) -> Entry {

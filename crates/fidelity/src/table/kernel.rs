@@ -2,9 +2,9 @@
 //! series in `kernel/`, which nobody has measured on such a machine: it is compared with version 10.
 
 use super::{QSPIN, QSPIN_CNA, QSPIN_OURS, USUAL};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Point, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Point, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 /// A line: threads, stock and its standard deviation, CNA and its, and their quotient.
 type Line = (u32, f64, f64, f64, f64, f64);
@@ -86,7 +86,7 @@ const OURS: &str = "The series in [kernel/](../kernel/README.md), \
 /// Threads with which the series is compared with version 10, and the least quotient that is accepted.
 const COMPARED: [(u32, f64); 3] = [(8, 0.85), (36, 0.95), (142, 0.95)];
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     let torture = super::anywhere("4x18x2", "locktorture");
     let packed = |workload| Setting::new("4x18x2", workload).with(&["--place", "packed"]);
     let mut climb = group("Kernel patch: locktorture", torture, &LOCKTORTURE, "ops, 10⁷");

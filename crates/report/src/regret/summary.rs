@@ -13,45 +13,45 @@
 
 use std::collections::BTreeMap;
 
-use flashlock_report::statistics::{Ratio, Spread};
 use serde::Serialize;
 
 use super::cells::{self, Cell};
-use super::runs::{Figures, Mode, Outcome, Run};
+use super::{Figures, Mode, Outcome, Run};
+use crate::statistics::{Ratio, Spread};
 
 /// A lock is near the best in a cell from this share on.
-pub(crate) const NEAR: f64 = 0.95;
+const NEAR: f64 = 0.95;
 
 /// The median figures of one lock in one cell.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Figure {
-    pub(crate) lock: String,
-    pub(crate) ops_per_ms: f64,
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Figure {
+    pub(super) lock: String,
+    pub(super) ops_per_ms: f64,
     /// Share of the best, at most 1.
-    pub(crate) share: f64,
+    pub(super) share: f64,
     /// The interval of the ratio to the best other lock.
-    pub(crate) interval: Option<(f64, f64)>,
+    pub(super) interval: Option<(f64, f64)>,
     /// The best other lock.
-    pub(crate) best_other: String,
-    pub(crate) of_bound: Option<f64>,
-    pub(crate) cpu_ns_per_op: f64,
+    pub(super) best_other: String,
+    pub(super) of_bound: Option<f64>,
+    pub(super) cpu_ns_per_op: f64,
     /// CPU time of an operation, divided by that of the most frugal lock near the best.
-    pub(crate) cpu_ratio: f64,
+    pub(super) cpu_ratio: f64,
     /// The longest of all rounds.
-    pub(crate) longest_wait_ms: f64,
-    pub(crate) switches_per_s: f64,
+    pub(super) longest_wait_ms: f64,
+    pub(super) switches_per_s: f64,
     /// Operations of the least successful thread, divided by those of the most successful one.
-    pub(crate) least_to_most: f64,
+    pub(super) least_to_most: f64,
 }
 
-/// One cell.
+/// One cell with what is known of each lock in it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Judged {
+pub struct Judged {
     #[serde(serialize_with = "name")]
-    pub(crate) cell: Cell,
-    pub(crate) bound_ops_per_ms: Option<f64>,
-    pub(crate) allowed_wait_ms: f64,
-    pub(crate) figures: Vec<Figure>,
+    pub(super) cell: Cell,
+    pub(super) bound_ops_per_ms: Option<f64>,
+    pub(super) allowed_wait_ms: f64,
+    pub(super) figures: Vec<Figure>,
 }
 
 fn name<S: serde::Serializer>(cell: &Cell, serializer: S) -> Result<S::Ok, S::Error> {
@@ -60,35 +60,39 @@ fn name<S: serde::Serializer>(cell: &Cell, serializer: S) -> Result<S::Ok, S::Er
 
 /// One lock over all cells.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Standing {
-    pub(crate) lock: String,
-    pub(crate) cells: usize,
+pub(super) struct Standing {
+    pub(super) lock: String,
+    pub(super) cells: usize,
     /// The geometric mean of its shares of the best, and the interval from its spread over the rounds.
-    pub(crate) share: f64,
-    pub(crate) interval: Option<(f64, f64)>,
+    pub(super) share: f64,
+    pub(super) interval: Option<(f64, f64)>,
     /// How many cells in which it is near the best.
-    pub(crate) near: usize,
-    pub(crate) worst: f64,
-    pub(crate) of_bound: Option<f64>,
-    pub(crate) cpu_ratio: f64,
-    pub(crate) longest_wait_ms: f64,
+    pub(super) near: usize,
+    pub(super) worst: f64,
+    pub(super) of_bound: Option<f64>,
+    pub(super) cpu_ratio: f64,
+    pub(super) longest_wait_ms: f64,
     /// The greatest quotient of the longest wait and the one that is allowed, and in how many cells it is beyond 1.
-    pub(crate) wait_to_allowed: f64,
-    pub(crate) too_long: usize,
-    pub(crate) failed: usize,
+    pub(super) wait_to_allowed: f64,
+    pub(super) too_long: usize,
+    pub(super) failed: usize,
 }
 
 /// All that is said of one mode.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary {
-    pub(crate) mode: Mode,
-    pub(crate) standings: Vec<Standing>,
+pub struct Summary {
+    /// What else went on.
+    pub mode: Mode,
+    pub(super) standings: Vec<Standing>,
     #[serde(rename = "cells")]
-    pub(crate) judged: Vec<Judged>,
-    pub(crate) failures: Vec<String>,
-    /// How many runs there are, and how many of them other programs disturbed.
-    pub(crate) runs: usize,
-    pub(crate) disturbed: usize,
+    /// The cells that could be judged.
+    pub judged: Vec<Judged>,
+    /// The runs that failed, and how.
+    pub failures: Vec<String>,
+    /// How many runs there are, …
+    pub runs: usize,
+    /// … and how many of them other programs disturbed.
+    pub(super) disturbed: usize,
 }
 
 /// The runs of one mode, by cell and lock.
@@ -146,19 +150,19 @@ fn operations(figures: &Figures) -> f64 {
 
 impl Judged {
     /// What is known of a lock in this cell.
-    pub(crate) fn figure(&self, lock: &str) -> Option<&Figure> {
+    pub(super) fn figure(&self, lock: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.lock == lock)
     }
 }
 
 impl Summary {
     /// What is known of a lock over all cells.
-    pub(crate) fn standing(&self, lock: &str) -> Option<&Standing> {
+    pub(super) fn standing(&self, lock: &str) -> Option<&Standing> {
         self.standings.iter().find(|standing| standing.lock == lock)
     }
 
     /// Of the runs of these locks in these cells, and with them in those of one thread.
-    pub(crate) fn of(mode: Mode, runs: &[Run], cells: &[Cell], locks: &[&str], cpus: u32) -> Self {
+    pub fn of(mode: Mode, runs: &[Run], cells: &[Cell], locks: &[&str], cpus: u32) -> Self {
         let runs: Vec<&Run> =
             runs.iter().filter(|run| run.mode == mode && locks.contains(&run.lock.as_str())).collect();
         let table = Table::of(&runs);

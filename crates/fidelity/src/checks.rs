@@ -1,20 +1,17 @@
-//! `--quick`: the signs that a change of the simulator must not turn, whether the page is what its parts make, and
+//! The signs that a change of the simulator must not turn, whether the page is what its parts make, and
 //! whether this simulator, with these locks, is the one that made it.
 
-use std::fs;
+use std::io;
 
 use anyhow::Result;
 use flashlock_report::units::three_digits;
 
-use super::figure::Figure;
-use super::page;
-use super::point::{Effort, Setting};
-use super::reasons;
-use super::report::{Report, facts, outline};
-use super::row::Group;
-use super::runs::Runs;
-use super::table;
-use crate::steps::Tally;
+use crate::figure::Figure;
+use crate::point::{Effort, Setting};
+use crate::report::outline;
+use crate::row::Group;
+use crate::runs::Runs;
+use crate::{Report, Simulator, reasons, table};
 
 /// Rows of which no run has more threads than this are run again: they take seconds.
 const FEW: u32 = 2;
@@ -89,32 +86,37 @@ fn signs() -> Vec<Sign> {
     ]
 }
 
-/// Checks all of it.
-pub(super) fn check(fresh: bool) -> Result<Tally> {
+/// What was found, or what is wrong.
+type Outcome = Result<String, String>;
+
+/// A check that was made.
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// What was found, or what is wrong.
+    pub outcome: Outcome,
+}
+
+/// Checks all of it: signs, the report of `docs/results/fidelity.json`, and the page, `docs/fidelity.md`.
+pub fn check(simulator: &impl Simulator, report: &Result<Report>, page: io::Result<String>) -> Result<Vec<Check>> {
     let (signs, groups) = (signs(), table::groups());
     let again = rows_of_few(&groups);
     let figures = signs.iter().map(|sign| &sign.figure).chain(again.iter().map(|(_, _, figure)| *figure));
-    let points: Vec<_> = figures.flat_map(|figure| figure.points.iter().copied()).collect();
-    let runs = Runs::make(&points, fresh)?;
-    let mut tally = Tally::default();
-    for Sign { name, figure } in &signs {
-        let found = figure.evaluate(&runs).map(|ours| ours.value);
-        tally += told(
-            name,
-            match found {
-                Ok(ratio) if ratio > 1.0 => Ok(format!("{ratio:.2}")),
-                Ok(ratio) => Err(format!("{ratio:.2} is not above 1")),
-                Err(how) => Err(how),
-            },
-        );
-    }
-    let report = Report::read();
-    for &(title, what, figure) in &again {
+    let runs = Runs::make(figures.flat_map(|figure| &figure.points), simulator)?;
+    let way = |figure: &Figure| match figure.evaluate(&runs)?.value {
+        ratio if ratio > 1.0 => Ok(format!("{ratio:.2}")),
+        ratio => Err(format!("{ratio:.2} is not above 1")),
+    };
+    let signs = signs.iter().map(|sign| Check { name: sign.name.to_owned(), outcome: way(&sign.figure) });
+    let rows = again.iter().map(|&(title, what, figure)| {
         let page = report.as_ref().ok().and_then(|report| report.ours(title, what));
-        tally += told(&format!("as_on_the_page: {title}: {what}"), as_on_the_page(figure, &runs, page));
-    }
-    tally += told("the_page_is_up_to_date", page_is_up_to_date());
-    Ok(tally)
+        Check { name: format!("as_on_the_page: {title}: {what}"), outcome: as_on_the_page(figure, &runs, page) }
+    });
+    let outcome = match report {
+        Ok(report) => page_is_up_to_date(report, page, simulator),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    Ok(signs.chain(rows).chain([Check { name: "the_page_is_up_to_date".to_owned(), outcome }]).collect())
 }
 
 /// Rows with few threads: of which table, what they are called, and what they show.
@@ -125,7 +127,7 @@ fn rows_of_few(groups: &[Group]) -> Vec<(&'static str, &str, &Figure)> {
 }
 
 /// Whether a row comes out as the page says.
-fn as_on_the_page(figure: &Figure, runs: &Runs, page: Option<f64>) -> Result<String, String> {
+fn as_on_the_page(figure: &Figure, runs: &Runs, page: Option<f64>) -> Outcome {
     let (now, page) = (figure.evaluate(runs)?.value, page.ok_or("the page has no figure of it")?);
     if (now - page).abs() <= NEAR * page.abs() {
         Ok(three_digits(now))
@@ -138,39 +140,24 @@ fn as_on_the_page(figure: &Figure, runs: &Runs, page: Option<f64>) -> Result<Str
     }
 }
 
-/// One line for each check, as the test programs print it.
-fn told(name: &str, outcome: Result<String, String>) -> Tally {
-    match outcome {
-        Ok(what) => {
-            println!("ok {name}: {what}");
-            Tally::PASSED
-        }
-        Err(why) => {
-            println!("not ok {name}: {why}");
-            Tally::FAILED
-        }
-    }
-}
-
 /// Whether the page shows what the JSON says, and the JSON has the rows of the table.
-fn page_is_up_to_date() -> Result<String, String> {
-    let report = Report::read().map_err(|error| format!("{error:#}"))?;
+fn page_is_up_to_date(report: &Report, page: io::Result<String>, simulator: &impl Simulator) -> Outcome {
     if report.outline() != outline(&table::groups()) {
         return Err("docs/results/fidelity.json has other rows than the table: run cargo xtask fidelity".to_owned());
     }
-    let missing = reasons::missing(&report, reasons::WRITTEN);
+    let missing = reasons::missing(report, reasons::WRITTEN);
     if let [(title, what), ..] = missing[..] {
         let more = missing.len() - 1;
         return Err(format!("reasons.md does not say why '{what}' of '{title}' misses; and {more} others"));
     }
-    let anew = report.clone().told_anew(&table::groups(), facts).map_err(|error| format!("{error:#}"))?;
-    match fs::read_to_string(page::file()) {
-        Ok(_) if anew != report => {
+    let anew = report.clone().in_todays_words(simulator).map_err(|error| format!("{error:#}"))?;
+    match page {
+        Ok(_) if anew != *report => {
             Err("docs/results/fidelity.json has other words than the table and the machines' files: run cargo xtask \
                  fidelity --render"
                 .to_owned())
         }
-        Ok(page) if page == page::render(&report) => Ok(format!("{} rows", report.outline().len())),
+        Ok(page) if page == report.page() => Ok(format!("{} rows", report.outline().len())),
         Ok(_) => {
             Err("docs/fidelity.md differs from what is made of its parts: run cargo xtask fidelity --render".to_owned())
         }

@@ -3,14 +3,14 @@
 use std::mem;
 
 /// Lines of sources and documents have at most so many characters.
-pub(crate) const WIDTH: usize = 120;
+pub const WIDTH: usize = 120;
 
 /// Code within a paragraph stays in one line up to this length.
 const CODE: usize = 70;
 
 /// A Markdown text whose paragraphs with a wider line are filled anew. Tables, headings and what is fenced or indented
 /// stay as they are.
-pub(crate) fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     let (mut lines, mut paragraph) = (Vec::new(), Vec::new());
     let (mut fenced, mut in_list) = (false, false);
     for line in text.split('\n') {
@@ -35,7 +35,7 @@ pub(crate) fn wrapped(text: &str) -> String {
 }
 
 /// How long the mark of a list's item is with which a line begins, with the blanks on both sides of it.
-pub(crate) fn item(line: &str) -> Option<usize> {
+pub fn item(line: &str) -> Option<usize> {
     let content = line.trim_start();
     let behind = content.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let behind = if behind.len() < content.len() {

@@ -12,8 +12,8 @@ mod malthusian;
 mod others;
 mod waiters;
 
-use super::point::{Effort, Setting};
-use super::row::Group;
+use crate::point::{Effort, Setting};
+use crate::row::Group;
 
 /// No parking: what the papers compare with.
 const MCS: &str = "mcs:wait=spin";
@@ -47,7 +47,7 @@ fn anywhere(machine: &'static str, workload: &'static str) -> Setting {
 }
 
 /// All of it.
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     let groups = [
         cna::groups(),
         kernel::groups(),

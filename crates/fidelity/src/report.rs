@@ -1,108 +1,155 @@
 //! What is kept of a run of this task: `docs/results/fidelity.json`, from which the page follows.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::mem;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use flashlock_report::provenance::Provenance;
 use serde::{Deserialize, Serialize};
 
-use super::figure::Ours;
-use super::row::{Goal, Group, Paper, Role, Row, Verdict};
-use super::runs::Runs;
-use crate::child::{AGAINST_HANGS, Program};
-use crate::workspace;
+use crate::figure::Ours;
+use crate::row::{Goal, Group, Paper, Role, Row, Verdict};
+use crate::runs::Runs;
+use crate::{Count, Simulator, page, table};
 
 /// The kind of file, and its version: a field that is renamed, removed or means something else raises it.
-pub(super) const SCHEMA: &str = "flashlock.fidelity";
-pub(super) const VERSION: u32 = 2;
+const SCHEMA: &str = "flashlock.fidelity";
+const VERSION: u32 = 2;
 
+/// All rows with what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Report {
+pub struct Report {
     #[serde(flatten)]
-    pub(super) provenance: Provenance,
-    pub(super) machines: Vec<Facts>,
-    pub(super) groups: Vec<Shown>,
+    pub(crate) provenance: Provenance,
+    pub(crate) machines: Vec<Facts>,
+    pub(crate) groups: Vec<Shown>,
 }
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Shown {
-    pub(super) title: String,
-    pub(super) about: String,
-    pub(super) rows: Vec<Entry>,
+pub(crate) struct Shown {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) rows: Vec<Entry>,
 }
 
 /// A row with what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub(super) what: String,
+pub(crate) struct Entry {
+    pub(crate) what: String,
     /// Parameters were set with it.
-    pub(super) input: bool,
-    pub(super) paper: Paper,
-    pub(super) goal: Goal,
-    pub(super) ours: Option<Ours>,
+    pub(crate) input: bool,
+    pub(crate) paper: Paper,
+    pub(crate) goal: Goal,
+    pub(crate) ours: Option<Ours>,
     /// What is shown, but not judged: medians, or means where these are what the source tells.
-    pub(super) besides: BTreeMap<String, f64>,
-    pub(super) verdict: Verdict,
+    pub(crate) besides: BTreeMap<String, f64>,
+    pub(crate) verdict: Verdict,
     /// What was run, without other latencies.
-    pub(super) commands: Vec<String>,
+    pub(crate) commands: Vec<String>,
     /// When, if it was made after the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) later: Option<Later>,
+    pub(crate) later: Option<Later>,
 }
 
 /// When a row was made, and by what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Later {
-    pub(super) flashlock: String,
-    pub(super) date: String,
+pub(crate) struct Later {
+    pub(crate) flashlock: String,
+    pub(crate) date: String,
 }
 
 /// What a machine's description says, as far as the page shows it; all in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Facts {
-    pub(super) name: String,
-    pub(super) title: String,
-    pub(super) source: String,
-    pub(super) latency_ns: Latencies,
-    pub(super) clock: Clock,
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) source: String,
+    pub(crate) latency_ns: Latencies,
+    pub(crate) clock: Clock,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Latencies {
-    pub(super) transfer: Vec<f64>,
-    pub(super) llc: Vec<f64>,
-    pub(super) dram: Vec<f64>,
-    pub(super) rmw: f64,
+pub(crate) struct Latencies {
+    pub(crate) transfer: Vec<f64>,
+    pub(crate) llc: Vec<f64>,
+    pub(crate) dram: Vec<f64>,
+    pub(crate) rmw: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Clock {
-    pub(super) step_ns: f64,
+pub(crate) struct Clock {
+    pub(crate) step_ns: f64,
 }
 
 impl Report {
-    /// Of these rows, as they came out.
-    pub(super) fn new(provenance: Provenance, groups: &[Group], runs: &Runs) -> Result<Self> {
+    /// All rows of the table, simulated.
+    pub fn simulated(simulator: &impl Simulator) -> Result<Self> {
+        Self::of(&table::groups(), simulator)
+    }
+
+    /// Of these rows, as they come out.
+    fn of(groups: &[Group], simulator: &impl Simulator) -> Result<Self> {
+        let rows = groups.iter().flat_map(|group| &group.rows);
+        let runs = Runs::make(rows.flat_map(Row::figures).flat_map(|figure| &figure.points), simulator)?;
+        let made = simulator.provenance()?;
         let shown = |group: &Group| Shown {
             title: group.title.to_owned(),
             about: group.about.to_owned(),
-            rows: group.rows.iter().map(|row| Entry::new(row, runs)).collect(),
+            rows: group.rows.iter().map(|row| Entry::new(row, &runs)).collect(),
         };
-        Ok(Self { provenance, machines: machines(groups)?, groups: groups.iter().map(shown).collect() })
+        Ok(Self {
+            provenance: Provenance { schema: SCHEMA.to_owned(), version: VERSION, ..made },
+            machines: machines(groups, simulator)?,
+            groups: groups.iter().map(shown).collect(),
+        })
+    }
+
+    /// The same, except that it runs the rows whose names contain one of these texts, and those that it does not have.
+    pub fn made_later(self, texts: &[String], simulator: &impl Simulator) -> Result<Self> {
+        let report = self.in_todays_words(simulator)?;
+        let mut groups = table::groups();
+        let all = outline(&groups);
+        if let Some(text) = texts.iter().find(|text| !all.iter().any(|row| row.what.contains(text.as_str()))) {
+            bail!("no row has \"{text}\" in its name: docs/fidelity.md has all names");
+        }
+        let is_named = |row: &Row| texts.iter().any(|text| row.what.contains(text.as_str()));
+        let there = report.outline();
+        for group in &mut groups {
+            let is_there = |row: &Row| {
+                let is_it = |other: &&Outline| other.title == group.title && other.what == row.what;
+                there.iter().find(is_it) == all.iter().find(is_it)
+            };
+            let rows = mem::take(&mut group.rows).into_iter();
+            group.rows = rows.filter(|row| is_named(row) || !is_there(row)).collect();
+        }
+        report.with(&Self::of(&groups, simulator)?, &table::groups())
+    }
+
+    /// The same runs, in the words that the table and the machines' files have now.
+    pub fn in_todays_words(self, simulator: &impl Simulator) -> Result<Self> {
+        self.told_anew(&table::groups(), |machine| facts(machine, simulator))
+    }
+
+    /// How many goals are met, and how many are not.
+    pub fn count(&self) -> Count {
+        Count::of(&self.groups)
+    }
+
+    /// `docs/fidelity.md`.
+    pub fn page(&self) -> String {
+        page::render(self)
     }
 
     /// The figure of a row, if it has one.
-    pub(super) fn ours(&self, title: &str, what: &str) -> Option<f64> {
+    pub(crate) fn ours(&self, title: &str, what: &str) -> Option<f64> {
         let rows = self.groups.iter().filter(|group| group.title == title).flat_map(|group| &group.rows);
         rows.filter(|row| row.what == what).find_map(|row| row.ours).map(|ours| ours.value)
     }
 
     /// The rows of the table: of `newer`, each with its date, or as they were.
-    pub(super) fn with(self, newer: &Self, table: &[Group]) -> Result<Self> {
+    pub(crate) fn with(self, newer: &Self, table: &[Group]) -> Result<Self> {
         let Provenance { flashlock, date, .. } = &newer.provenance;
         let later = Later { flashlock: flashlock.clone(), date: date.clone() };
         let find = |report: &Self, group: &Group, row: &Row| {
@@ -127,7 +174,7 @@ impl Report {
 
     /// The same runs, in the words and with the goals that the table and the machines' files have now. A row that was
     /// run otherwise than the table says, and a machine whose numbers have changed, stay as they were.
-    pub(super) fn told_anew(mut self, table: &[Group], facts: impl Fn(&str) -> Result<Facts>) -> Result<Self> {
+    fn told_anew(mut self, table: &[Group], facts: impl Fn(&str) -> Result<Facts>) -> Result<Self> {
         for machine in &mut self.machines {
             let now = facts(&machine.name)?;
             if (&now.latency_ns, &now.clock) == (&machine.latency_ns, &machine.clock) {
@@ -146,17 +193,13 @@ impl Report {
         Ok(self)
     }
 
-    pub(super) fn file() -> PathBuf {
-        workspace::path("docs/results/fidelity.json")
-    }
-
-    pub(super) fn read() -> Result<Self> {
-        let file = workspace::require(Self::file(), "make it: cargo xtask fidelity")?;
-        Ok(flashlock_report::provenance::read(&file, SCHEMA, VERSION)?)
+    /// Reads `docs/results/fidelity.json`.
+    pub fn read(file: &Path) -> Result<Self> {
+        Ok(flashlock_report::provenance::read(file, SCHEMA, VERSION)?)
     }
 
     /// One line for each row, so that two files can be compared line by line.
-    pub(super) fn json(&self) -> Result<String> {
+    pub fn json(&self) -> Result<String> {
         let mut text = serde_json::to_string_pretty(&Self { groups: Vec::new(), ..self.clone() })?;
         text.truncate(text.rfind("[]").context("no groups")?);
         let groups = self.groups.iter().map(|group| {
@@ -169,7 +212,7 @@ impl Report {
     }
 
     /// What the rows of the table are, without what came out: a file made of other rows is out of date.
-    pub(super) fn outline(&self) -> Vec<Outline> {
+    pub(crate) fn outline(&self) -> Vec<Outline> {
         let rows = |group: &Shown| {
             group
                 .rows
@@ -190,9 +233,9 @@ impl Report {
 
 /// A row before anything was run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outline {
-    pub(super) title: String,
-    pub(super) what: String,
+pub(crate) struct Outline {
+    pub(crate) title: String,
+    pub(crate) what: String,
     input: bool,
     paper: Paper,
     goal: Goal,
@@ -200,7 +243,7 @@ pub(super) struct Outline {
 }
 
 /// The same of the table itself.
-pub(super) fn outline(groups: &[Group]) -> Vec<Outline> {
+pub(crate) fn outline(groups: &[Group]) -> Vec<Outline> {
     let rows = |group: &Group| {
         group
             .rows
@@ -268,7 +311,7 @@ impl Entry {
 }
 
 /// Each machine that a row runs on, in the order in which they come.
-fn machines(groups: &[Group]) -> Result<Vec<Facts>> {
+fn machines(groups: &[Group], simulator: &impl Simulator) -> Result<Vec<Facts>> {
     let rows = groups.iter().flat_map(|group| &group.rows);
     let points = rows.flat_map(Row::figures).flat_map(|figure| &figure.points);
     let mut names: Vec<&str> = Vec::new();
@@ -277,31 +320,20 @@ fn machines(groups: &[Group]) -> Result<Vec<Facts>> {
             names.push(point.setting.machine);
         }
     }
-    names.into_iter().map(facts).collect()
+    names.into_iter().map(|name| facts(name, simulator)).collect()
 }
 
 /// As the simulator has it.
-pub(super) fn facts(machine: &str) -> Result<Facts> {
-    let mut command = Command::new(workspace::command()?);
-    command.args(["simulate", "--machine", machine, "--show-machine"]);
-    let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
+fn facts(machine: &str, simulator: &impl Simulator) -> Result<Facts> {
+    let text = simulator.machine(machine)?;
     toml::from_str(&text).with_context(|| format!("`--show-machine` of {machine} is not what was expected"))
-}
-
-/// Writes both files.
-pub(super) fn write(report: &Report, page: &str) -> Result<()> {
-    for (path, text) in [(Report::file(), report.json()?), (super::page::file(), page.to_owned())] {
-        fs::write(&path, text).with_context(|| format!("cannot write {}", workspace::shown(&path)))?;
-        println!("wrote {}", workspace::shown(&path));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fidelity::figure::Figure;
-    use crate::fidelity::point::{Setting, Typical};
+    use crate::figure::Figure;
+    use crate::point::{Setting, Typical};
 
     fn row(paper: f64, threads: u32) -> Row {
         let figure = Figure::speed(Setting::new("m", "w").under("mcs", threads));
@@ -346,6 +378,17 @@ mod tests {
         for other in [row(2.0, 2), Row { what: "B".into(), ..row(2.0, 1) }] {
             assert_eq!(anew(other).groups[0].rows, old().groups[0].rows);
         }
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_all_are_there() {
+        let mut names: Vec<_> = outline(&table::groups()).into_iter().map(|row| (row.title, row.what)).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        let of = |title: &str| names.iter().filter(|(group, _)| group == title).count();
+        assert_eq!(of("Kernel patch: lock2"), 10 + 1, "ten lines, and the peak");
     }
 
     #[test]

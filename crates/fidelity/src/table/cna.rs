@@ -1,9 +1,9 @@
 //! Compact NUMA-aware locks (Dice and Kogan, EuroSys 2019), section 7.
 
 use super::{C_BO_MCS, CNA, CNA_OPT, HMCS, MCS, QSPIN, QSPIN_CNA, USUAL};
-use crate::fidelity::figure::Figure;
-use crate::fidelity::point::{Effort, Point, Setting};
-use crate::fidelity::row::{Goal, Group, Paper, Row};
+use crate::figure::Figure;
+use crate::point::{Effort, Point, Setting};
+use crate::row::{Goal, Group, Paper, Row};
 
 const TWO: Setting = Setting::new("2x18x2", "kvmap");
 const FOUR: Setting = Setting::new("4x18x2", "kvmap");
@@ -18,7 +18,7 @@ const MILLIONS: Setting = MILLION.millis(2100.0);
 
 const NO_WORKLOAD: &str = "this workload does not exist yet";
 
-pub(super) fn groups() -> Vec<Group> {
+pub(crate) fn groups() -> Vec<Group> {
     vec![inputs(), two_sockets(), external(), four_sockets(), torture(), programs()]
 }
 
