@@ -192,7 +192,7 @@ impl<L: Lock, S: Supply<L>, G: Backend> Workload for BufferPool<L, S, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     /// A condition for tests in which no thread ever waits.
     struct Plenty;
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_what_the_paper_says() {
-        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let mut pool: BufferPool<_, _, Recorder> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
         let mut client = pool.client(1, 0);
         Ledger::take();
         (0..10).for_each(|_| pool.operate(&mut client));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_missing_is_noticed() {
-        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let mut pool: BufferPool<_, _, Recorder> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
         let buffer = pool.take();
         assert!(pool.check(0).is_err());
         pool.give(buffer);

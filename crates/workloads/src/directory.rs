@@ -143,13 +143,13 @@ impl<L: RwLock, G: Backend> Workload for Directory<L, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     const MIXED: Files = Files { count: 8, lists: 50 };
 
     #[test]
     fn a_list_visits_every_file() {
-        let mut directory: Directory<NoLock, Told> = Directory::new(NoLock, Files::USUAL);
+        let mut directory: Directory<NoLock, Recorder> = Directory::new(NoLock, Files::USUAL);
         let mut client = directory.client(1, 0);
         Ledger::take();
         (0..10).for_each(|_| directory.operate(&mut client));

@@ -39,10 +39,10 @@ pub mod lock_torture;
 pub mod producer_consumer;
 pub mod rand_array;
 pub mod random;
+#[cfg(test)]
+mod recorder;
 pub mod sections;
 pub mod shared_lines;
-#[cfg(test)]
-mod told;
 pub mod wait;
 
 pub use buffer_pool::BufferPool;

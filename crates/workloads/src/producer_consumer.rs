@@ -155,7 +155,7 @@ impl<L: Lock, C: Condition, G: Backend> Workload for ProducerConsumer<L, C, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     /// A condition for tests in which no thread ever waits.
     struct Never;
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn messages_go_through_the_queue() {
-        let mut queue: ProducerConsumer<_, _, Told> = ProducerConsumer::new(NoLock, [Never, Never], Traffic::PAPER);
+        let mut queue: ProducerConsumer<_, _, Recorder> = ProducerConsumer::new(NoLock, [Never, Never], Traffic::PAPER);
         let (mut consumer, mut producer) = (queue.client(1, 2), queue.client(1, 3));
         assert!(queue.counts(&consumer) && !queue.counts(&producer));
         Ledger::take();
