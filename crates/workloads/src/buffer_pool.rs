@@ -13,10 +13,11 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
-use crate::wait::{Condition, Permits};
+use crate::wait::{Condition, Permits, RawCond, RawSem};
 
 /// The maximum number of buffers in a pool.
 const MOST: usize = 16;
@@ -95,6 +96,23 @@ impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
         lock.release();
         self.0.give();
     }
+}
+
+/// The workload of the catalogue, with a condition variable.
+pub(crate) fn start_with_condition<R: Runner>(runner: R) -> R::Outcome {
+    let supply = ByCondition(RawCond::<R::Machine>::new(runner.setup().waiting));
+    start(runner, supply)
+}
+
+/// The workload of the catalogue, with a semaphore.
+pub(crate) fn start_with_permits<R: Runner>(runner: R) -> R::Outcome {
+    let supply = ByPermits(RawSem::<R::Machine>::new(Buffers::PAPER.count, runner.setup().waiting));
+    start(runner, supply)
+}
+
+fn start<R: Runner, S: Supply<R::Lock> + 'static>(mut runner: R, supply: S) -> R::Outcome {
+    let pool = BufferPool::<_, _, R::Backend>::new(runner.lock("the lock"), supply, Buffers::PAPER);
+    runner.run(pool)
 }
 
 /// The pool.

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, RwLock};
 use crate::random::XorShift;
@@ -32,6 +33,13 @@ pub struct Files {
 impl Files {
     /// 64 files, which are only listed.
     pub const USUAL: Self = Self { count: 64, lists: 100 };
+}
+
+/// The workload of the catalogue.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let files = Files { lists: runner.setup().values.get("lookups"), ..Files::USUAL };
+    let directory = Directory::<_, R::Backend>::new(runner.lock("the lock"), files);
+    runner.run(directory)
 }
 
 /// The directory with its lock.

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
@@ -76,6 +77,13 @@ impl Habits {
         let long = Seldom { once_in: self.long.once_in / TIMES, ns: self.long.ns / TIMES as u64 };
         Self { long, ..self }
     }
+}
+
+/// The workload of the catalogue, for runs of some ms.
+pub(crate) fn start<R: Runner>(mut runner: R, habits: Habits) -> R::Outcome {
+    let (lock, threads) = (runner.lock("the lock"), runner.setup().threads);
+    let torture = LockTorture::<_, R::Backend>::new(lock, habits.in_little_time(), threads);
+    runner.run(torture)
 }
 
 /// One writer's count and its padding in the kernel: four writers share a cache line.

@@ -12,9 +12,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
-use crate::wait::Condition;
+use crate::wait::{Condition, RawCond};
 
 /// The sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ impl Traffic {
     pub const PAPER: Self = Self { consumers: 3, bound: 10_000, message_ns: 10 };
 
     const MESSAGES_PER_LINE: u32 = 16;
+}
+
+/// The workload of the catalogue. Three threads take messages, as in the paper, if then at least half of the threads put
+/// messages in.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let (threads, waiting) = (runner.setup().threads, runner.setup().waiting);
+    let traffic = Traffic { consumers: Traffic::PAPER.consumers.min(threads / 2), ..Traffic::PAPER };
+    let conditions = [(); 2].map(|()| RawCond::<R::Machine>::new(waiting));
+    let queue = ProducerConsumer::<_, _, R::Backend>::new(runner.lock("the lock"), conditions, traffic);
+    runner.run(queue)
 }
 
 /// The queue.

@@ -10,6 +10,7 @@
 //! memory.
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
@@ -47,6 +48,12 @@ impl Reads {
         G::worked(times * self.draw_ns);
         array.read_all((0..times).map(|_| random.below(self.integers) / Self::INTEGERS_PER_LINE));
     }
+}
+
+/// The workload of the catalogue.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let array = RandArray::<_, R::Backend>::new(runner.lock("the lock"), Reads::PAPER);
+    runner.run(array)
 }
 
 /// The shared array with its lock.

@@ -36,6 +36,7 @@
 use alloc::vec::Vec;
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
@@ -128,6 +129,13 @@ pub const LEVELDB_READRANDOM: [Step; 4] = {
 /// The example of Malthusian Locks (EuroSys 2017), section 1: 1 µs inside, 5 µs outside, nothing shared. Six threads
 /// keep the lock busy.
 pub const ONE_IN_SIX: [Step; 2] = [Step::Outside { ns: 5000, varies: 0 }, inside(Which::A, 1000, 0, 0)];
+
+/// The workload of the catalogue with these steps.
+pub(crate) fn start<R: Runner>(mut runner: R, steps: &[Step]) -> R::Outcome {
+    let (a, b) = (runner.lock("lock A"), runner.lock("lock B"));
+    let sections = Sections::<_, R::Backend>::new(a, b, steps);
+    runner.run(sections)
+}
 
 /// A lock and its data.
 struct Guarded<L, G: Backend> {

@@ -26,6 +26,7 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
@@ -48,6 +49,9 @@ pub struct Job {
 /// Figure 13's locks.
 pub const ELEVEN: usize = 11;
 
+/// The delay that section 4.1 calls high contention, in cycles.
+pub const HIGH_CONTENTION: u32 = 100;
+
 /// One section in so many is of a lock that is not hot, if there is one.
 pub const RARE: u32 = 128;
 
@@ -67,6 +71,25 @@ impl Job {
     pub const fn with_delay(self, delay: u32) -> Self {
         Self { delay, varies: delay / 8, ..self }
     }
+}
+
+/// The workload of the catalogue, with one lock.
+pub(crate) fn start_lines<R: Runner>(runner: R) -> R::Outcome {
+    let setup = runner.setup();
+    let delay = setup.ns(setup.values.get("delay"));
+    let job = Job::LINES.with_delay(delay).with_lines(setup.values.get("lines"));
+    start::<R, 1>(runner, job)
+}
+
+/// The workload of the catalogue, with figure 13's locks.
+pub(crate) fn start_locks<R: Runner>(runner: R) -> R::Outcome {
+    let job = Job::ELEVEN.with_lines(runner.setup().values.get("lines"));
+    start::<R, ELEVEN>(runner, job)
+}
+
+fn start<R: Runner, const LOCKS: usize>(mut runner: R, job: Job) -> R::Outcome {
+    let lines = SharedLines::<_, R::Backend, LOCKS>::new(|| runner.lock("the lock"), job);
+    runner.run(lines)
 }
 
 /// A lock and its lines. The lock is the first field, because its address determines its set in the simulated caches.
