@@ -227,7 +227,7 @@ impl Runner for OnSimulated<'_> {
 mod tests {
     use flashlock_locks::catalogue::LOCKS;
     use flashlock_sim::description::Hypervisor;
-    use flashlock_workloads::catalogue::{Values, WorkloadId};
+    use flashlock_workloads::catalogue::{Values, WORKLOADS, WorkloadId};
 
     use super::*;
 
@@ -282,6 +282,29 @@ mod tests {
         (machine.topology.cores_per_node, machine.topology.threads_per_core) = (2, 1);
         machine.scheduler.slice_us = 50.0;
         machine
+    }
+
+    /// A new row is run here without anything being added.
+    #[test]
+    fn every_workload_of_the_catalogue_runs_under_each_kind_of_lock() {
+        let machine = small();
+        for work in WORKLOADS {
+            let traits = work.traits;
+            let kinds = [
+                ("null", traits.fewest_threads == 1, 1),
+                ("mcs", true, 3),
+                ("shfl-rw", traits.has_readers, 3),
+                ("cc-synch", !traits.waits_inside, 3),
+            ];
+            for (lock, _, threads) in kinds.into_iter().filter(|(_, applies, _)| *applies) {
+                let candidate = Candidate::parse(lock).unwrap();
+                candidate.check(work, &machine, &[threads], false).unwrap_or_else(|_| panic!("{} {lock}", work.name));
+                let run = short(&machine, work.id, threads).run(&candidate);
+                let figures = run.unwrap_or_else(|error| panic!("{} under {lock}: {error}", work.name)).figures;
+                assert!(figures["ops_per_us"] > 0.0, "{} under {lock}", work.name);
+                assert!(figures["acquisitions"] > 0.9, "{} under {lock}: {figures:?}", work.name);
+            }
+        }
     }
 
     /// There are more threads than CPUs, and their last operations last until long after the measured time. Of a few

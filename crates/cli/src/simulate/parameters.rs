@@ -48,10 +48,12 @@ impl Parameters {
         for &(choice, value) in &self.0 {
             values.set(choice.name, value).map_err(|wrong| {
                 let others = match wrong {
-                    Wrong::Unknown { .. } => format!(" (of {})", choice.workloads.join(", ")),
+                    Wrong::Unknown { .. } => {
+                        format!("; '{}' is a parameter of {}", choice.name, choice.workloads.join(", "))
+                    }
                     Wrong::OutOfRange { .. } => String::new(),
                 };
-                Failure::usage(format_args!("--{}{others}: {wrong}", choice.name))
+                Failure::usage(format_args!("--{}: {wrong}{others}", choice.name))
             })?;
         }
         Ok(values)

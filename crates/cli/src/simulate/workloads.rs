@@ -72,7 +72,8 @@ pub(super) fn text(width: u16) -> String {
     table::numbers(&mut table, 1..=1);
     table::keep_whole(&mut table, 0);
     for work in WORKLOADS {
-        let each = |one: &Parameter| format!("--{} {} {}", one.name, one.default, one.unit);
+        let unit = |one: &Parameter| if one.unit == one.name { String::new() } else { format!(" {}", one.unit) };
+        let each = |one: &Parameter| format!("--{} {}{}", one.name, one.default, unit(one));
         let parameters = work.parameters.iter().map(each).collect::<Vec<_>>().join(", ");
         table.add_row([work.name.to_owned(), work.millis.to_string(), work.summary.to_owned(), parameters]);
     }

@@ -184,7 +184,7 @@ define_workloads! {
         does: "the same as `rcl-lines` with eleven locks, two of them hot; the delay outside is drawn",
         paper: RCL, section: "4.2, figure 13",
         // Ten time slices: there are more threads than CPUs.
-        millis: 30.0, brief_millis: 4.0,
+        millis: 30.0, brief_millis: 10.0,
         parameters: &[Parameter { paper: "not given", section: "4.2", ..LINES }],
         traits: Traits::PLAIN,
     }),
