@@ -6,6 +6,7 @@
 //! | `docs/locks/*.md` | the same, and what each lock's source begins with |
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
+//! | `docs/simulate.md`, between its two marks | the catalogue of workloads |
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
 //! that does not exist. So is a line, here or in a source, that is too wide.
@@ -15,6 +16,7 @@ mod modules;
 mod pages;
 mod promises;
 mod width;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,6 +64,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if page.exists() {
         present.insert(page, old.into_bytes());
     }
+    let page = workspace::path(workloads::PAGE);
+    let old = fs::read_to_string(&page).context(workloads::PAGE)?;
+    wanted.insert(page.clone(), replaced(&old, &workloads::tables()).context(workloads::PAGE)?.into_bytes());
+    present.insert(page, old.into_bytes());
     let changes = differences(&present, &wanted);
     for (path, change) in &changes {
         println!("{change} {}", workspace::shown(path));

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_report::results::Results;
 use flashlock_report::table;
+use flashlock_workloads::catalogue::WORKLOADS;
 
 use crate::child::{Program, cpu_of_children};
 use crate::steps::watched;
@@ -47,31 +48,14 @@ pub(crate) struct Options {
     simulator: Option<PathBuf>,
 }
 
-/// Workloads, and how many ms of each are enough for its arrays to be in the caches, and threads to wait for each
-/// other.
-const WORKLOADS: [(&str, &str); 12] = [
-    ("kvmap", "2"),
-    ("randarray", "3"),
-    ("locktorture", "4"),
-    ("lockstat", "4"),
-    ("open1", "2"),
-    ("lock2", "2"),
-    ("leveldb-readrandom", "2"),
-    ("buffers", "3"),
-    ("buffers-sem", "3"),
-    ("messages", "10"),
-    ("readdir", "2"),
-    ("one-in-six", "10"),
-];
-
 const LIMIT: Duration = Duration::from_secs(1800);
 /// More than this are not tried: what takes no time at all has no figure.
 const MOST_SEEDS: u32 = 1 << 12;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let simulator = options.simulator.clone().map_or_else(workspace::command, Ok)?;
-    let known = WORKLOADS.map(|(name, _)| name);
-    if let Some(name) = options.workload.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(name) = options.workload.iter().find(|name| WORKLOADS.iter().all(|known| known.name != **name)) {
+        let known: Vec<&str> = WORKLOADS.iter().map(|known| known.name).collect();
         bail!("--workload: there is no {name}; there are: {}", known.join(" "));
     }
     let machines = match options.machine.as_slice() {
@@ -83,7 +67,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut table =
         table::of_numbers(["workload", "threads per CPU"].into_iter().chain(machines.iter().map(String::as_str)));
     let wanted = |name: &str| options.workload.is_empty() || options.workload.iter().any(|only| only == name);
-    for (workload, millis) in WORKLOADS.into_iter().filter(|(name, _)| wanted(name)) {
+    for work in WORKLOADS.iter().filter(|work| wanted(work.name)) {
+        // Enough for its arrays to be in the caches, and threads to wait for each other.
+        let (workload, millis) = (work.name, &work.brief_millis.to_string());
         for share in &options.share {
             let mut row = vec![workload.to_owned(), share.to_string()];
             for (machine, cpus) in machines.iter().zip(&cpus) {

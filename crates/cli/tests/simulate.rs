@@ -12,24 +12,11 @@ use common::simulated::{machine, output, read, simulate};
 use flashlock_locks::catalogue::{LOCKS, PRINCIPAL};
 use flashlock_report::results::Results;
 use flashlock_sim::Description;
+use flashlock_workloads::catalogue::{self, WORKLOADS};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use serde_json::Value;
 
-const WORKLOADS: [&str; 12] = [
-    "kvmap",
-    "randarray",
-    "locktorture",
-    "lockstat",
-    "open1",
-    "lock2",
-    "leveldb-readrandom",
-    "buffers",
-    "buffers-sem",
-    "messages",
-    "readdir",
-    "one-in-six",
-];
 /// Little of everything, on two nodes.
 const SMALL: &[&str] = &["--threads", "1,4", "--locks", "mcs,cna", "--seeds", "2", "--millis", "0.1"];
 
@@ -79,7 +66,8 @@ fn every_workload_runs_under_every_lock() {
     let all: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
     for work in WORKLOADS {
         // An operation with a buffer takes some tenths of a millisecond.
-        let millis = if work.starts_with("buffers") { "1" } else { "0.2" };
+        let millis = if work.traits.waits_inside && work.traits.arrays.lines > 0 { "1" } else { "0.2" };
+        let work = work.name;
         let small = [work, "--threads", "2,5", "--seeds", "1", "--millis", millis, "--locks", &all.join(",")];
         let results = read(&format!("{work}.json"), &small);
         let (points, locks) = (results.points.len(), results.locks.len());
@@ -245,8 +233,10 @@ fn tables_fit_the_screen() {
             assert!(text.lines().any(|line| line.trim_start().starts_with(word)), "no '{word}' in\n{text}");
         }
     }
-    let list = simulate(&["--list-machines"]).env("COLUMNS", "60").output().unwrap();
-    assert!(String::from_utf8(list.stdout).unwrap().lines().all(|line| line.chars().count() <= 60));
+    for list in ["--list", "--list-machines"] {
+        let list = simulate(&[list]).env("COLUMNS", "60").output().unwrap();
+        assert!(String::from_utf8(list.stdout).unwrap().lines().all(|line| line.chars().count() <= 60));
+    }
 }
 
 #[test]
@@ -275,6 +265,26 @@ fn machines_are_listed_shown_and_read_from_files() {
 }
 
 #[test]
+fn workloads_are_listed() {
+    let list = output(&["--list", "--color=never"]);
+    let rows: Vec<Value> = serde_json::from_str(&output(&["--list", "--json"])).unwrap();
+    assert_eq!(rows.len(), WORKLOADS.len());
+    for (row, work) in rows.iter().zip(WORKLOADS) {
+        assert!(list.lines().any(|line| line.split_whitespace().next() == Some(work.name)), "{}", work.name);
+        assert_eq!((row["name"].as_str(), row["millis"].as_f64()), (Some(work.name), Some(work.millis)));
+        let parameters = row["parameters"].as_array().unwrap();
+        assert_eq!(parameters.len(), work.parameters.len(), "{row}");
+        for (found, parameter) in parameters.iter().zip(work.parameters) {
+            assert_eq!(found["default"].as_u64(), Some(u64::from(parameter.default)), "{found}");
+            assert!(list.contains(&format!("--{} {}", parameter.name, parameter.default)), "{list}");
+        }
+    }
+    let unknown = simulate(&["no-such-workload"]).assert().code(2).stdout(is_empty());
+    let names: Vec<_> = WORKLOADS.iter().map(|work| work.name).collect();
+    unknown.stderr(contains(format!("[possible values: {}]", names.join(", "))));
+}
+
+#[test]
 fn the_map_is_what_its_options_say() {
     let results = read("mix.json", &[SMALL, &["--lookups", "0", "--external", "500"]].concat());
     assert!(results.about.contains("0% lookups, 500 ns of work outside"), "{}", results.about);
@@ -282,11 +292,10 @@ fn the_map_is_what_its_options_say() {
     let speed = |results: &Results| results.figure("kvmap", "1", "mcs", "ops_per_us").unwrap().median;
     assert!(speed(&results) < 0.8 * speed(&plain), "updates and work outside take their time");
     let args = ["lock2", "--threads", "1", "--lookups", "50"];
-    simulate(&args)
-        .assert()
-        .code(2)
-        .stdout(is_empty())
-        .stderr(contains("kvmap and readdir read and write: lock2 does not"));
+    simulate(&args).assert().code(2).stdout(is_empty()).stderr(
+        "flashlock: --lookups: lock2 has no parameter 'lookups'; it has no parameters; 'lookups' is a parameter \
+                 of kvmap, readdir\n",
+    );
 }
 
 #[test]
@@ -356,6 +365,9 @@ fn wrong_usage() {
         &["--lookups", "101"],
         &["--list-machines", "--plot", "x.svg"],
         &["--list-machines", "--machine", "8x24"],
+        &["--list", "--list-machines"],
+        &["--list", "--lookups", "5"],
+        &["--list", "kvmap"],
         &["--show-machine", "--explain"],
         &["--show-machine", "--threads", "2"],
         &["--threads", "2", "--locks", "mcs", "--trace", "my.toml"],
@@ -392,8 +404,12 @@ fn waiters_rest_where_the_machine_can() {
 #[test]
 fn help_teaches() {
     let help = output(&["--help"]);
-    for part in WORKLOADS.iter().chain(&["Examples:", "docs/fidelity.md", "Exit status"]) {
+    let names = WORKLOADS.iter().map(|work| work.name);
+    for part in names.chain(["Examples:", "docs/fidelity.md", "Exit status"]) {
         assert!(help.contains(part), "no '{part}' in {help}");
+    }
+    for (name, _) in catalogue::parameters() {
+        assert!(help.contains(&format!("--{name} <")), "no option for '{name}' in {help}");
     }
 }
 

@@ -4,22 +4,12 @@ mod common;
 
 use common::simulated::{read, simulate};
 use flashlock_report::results::Results;
+use flashlock_workloads::catalogue::WORKLOADS;
 use predicates::str::contains;
 
 #[test]
 fn closure_locks_run_every_workload_that_never_waits_inside() {
-    for work in [
-        "kvmap",
-        "randarray",
-        "locktorture",
-        "lockstat",
-        "open1",
-        "lock2",
-        "leveldb-readrandom",
-        "one-in-six",
-        "rcl-lines",
-        "rcl-locks",
-    ] {
+    for work in WORKLOADS.iter().filter(|work| !work.traits.waits_inside).map(|work| work.name) {
         let locks = "mcs,cas,flat-combining,flat-combining:wait=spin,cc-synch,cc-synch:wait=spin,\
                      rcl,rcl:wait=spin,rcl:wait=park";
         let small = [work, "--threads", "1,5", "--seeds", "1", "--millis", "0.2", "--locks", locks];
@@ -78,8 +68,12 @@ fn what_cannot_be_simulated_with_locks_apart() {
         &more,
         "each server has a CPU for itself, and opteron-6172 has 48 CPUs: with rcl one must be left for threads",
     );
-    refused(&["--lines", "2"], "--lines: rcl-lines and rcl-locks access shared lines: kvmap does not");
-    refused(&["rcl-locks", "--delay", "2"], "--delay: rcl-lines waits between sections for as long as is wanted");
+    refused(
+        &["--lines", "2"],
+        "--lines: kvmap has no parameter 'lines'; it has: lookups, external; 'lines' is a parameter of rcl-lines, \
+         rcl-locks",
+    );
+    refused(&["rcl-locks", "--delay", "2"], "--delay: rcl-locks has no parameter 'delay'; it has: lines;");
     refused(&["messages", "--locks", "rcl"], "its sections cannot wait for something");
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
     refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");

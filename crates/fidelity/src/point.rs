@@ -1,5 +1,6 @@
 //! What is simulated: settings, points, and the command lines that run them.
 
+use flashlock_workloads::catalogue::WorkloadId;
 use serde::{Deserialize, Serialize};
 
 /// All latencies times these: the machine's own first.
@@ -61,7 +62,9 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// The workload is one of the catalogue's, or this does not compile where it is a constant, and panics elsewhere.
     pub(crate) const fn new(machine: &'static str, workload: &'static str) -> Self {
+        WorkloadId::named(workload);
         Self { machine, workload, options: &[], millis: None, effort: Effort::Full, typical: Typical::Mean }
     }
 
@@ -131,19 +134,34 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table;
+
+    /// Such an option is a parameter of the workload, or one that any run takes.
+    #[test]
+    fn settings_have_options_that_their_workload_takes() {
+        const OF_ANY: [&str; 2] = ["place", "servers"];
+        let groups = table::groups();
+        let figures = groups.iter().flat_map(|group| &group.rows).filter_map(|row| row.figure.as_ref());
+        for setting in figures.flat_map(|figure| &figure.points).map(|point| point.setting) {
+            let known = WorkloadId::named(setting.workload).info().parameters.iter().map(|parameter| parameter.name);
+            let known: Vec<&str> = known.chain(OF_ANY).collect();
+            let mut names = setting.options.iter().filter_map(|word| word.strip_prefix("--"));
+            assert!(names.all(|name| known.contains(&name)), "{setting:?}: there are {known:?}");
+        }
+    }
 
     #[test]
     fn a_point_is_run_with_each_latency() {
-        let setting = Setting::new("m", "w").with(&["--lookups", "0"]).millis(2.5).effort(Effort::Light);
+        let setting = Setting::new("m", "lock2").with(&["--lookups", "0"]).millis(2.5).effort(Effort::Light);
         let commands: Vec<String> =
             setting.under("cna:wait=spin", 8).commands().iter().map(|words| words.join(" ")).collect();
         assert_eq!(
             commands,
             [
-                "w --machine m --locks cna:wait=spin --threads 8 --seeds 2 --placements 1 --millis 2.5 --lookups 0",
-                "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 0.75 --millis \
+                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 2 --placements 1 --millis 2.5 --lookups 0",
+                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 0.75 --millis \
                  2.5 --lookups 0",
-                "w --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 --millis \
+                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 --millis \
                  2.5 --lookups 0",
             ]
         );

@@ -287,7 +287,7 @@ impl<S: Lines> Avl<S> {
 mod tests {
     use super::*;
     use crate::ground::Backend;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     #[test]
     fn rotations_of_all_four_kinds() {
@@ -311,26 +311,26 @@ mod tests {
     }
 
     #[test]
-    fn the_shadow_is_told_of_every_node() {
-        let mut map = Avl::with_capacity(8).shadowed(Told::shadow(8));
+    fn every_node_is_reported() {
+        let mut map = Avl::with_capacity(8).shadowed(Recorder::shadow(8));
         for key in [4, 2, 6, 1, 3, 5, 7] {
             map.insert(key, 0);
         }
-        let told = || {
+        let recorded = || {
             let Ledger { reads, writes, .. } = Ledger::take();
             (reads, writes)
         };
-        told();
+        recorded();
         for (key, path) in [(4, 1), (6, 2), (7, 3), (8, 3)] {
             map.get(key);
-            assert_eq!(told(), (path, 0), "{key}");
+            assert_eq!(recorded(), (path, 0), "{key}");
         }
         map.insert(4, 1);
-        assert_eq!(told(), (1, 1));
+        assert_eq!(recorded(), (1, 1));
         // Down: 4, 6, 7 and a free node. Up again: each node with its two sides, one of which is the new node; the
         // path's heights grow.
         map.insert(8, 0);
-        assert_eq!(told(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
+        assert_eq!(recorded(), (3 + 1 + (2 + 3 + 3), 1 + (2 + 1 + 1)));
     }
 
     #[test]

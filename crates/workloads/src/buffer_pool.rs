@@ -13,10 +13,11 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
-use crate::wait::{Condition, Permits};
+use crate::wait::{Condition, Permits, RawCond, RawSem};
 
 /// The maximum number of buffers in a pool.
 const MOST: usize = 16;
@@ -95,6 +96,23 @@ impl<L: Lock, P: Permits> Supply<L> for ByPermits<P> {
         lock.release();
         self.0.give();
     }
+}
+
+/// The workload of the catalogue, with a condition variable.
+pub(crate) fn start_with_condition<R: Runner>(runner: R) -> R::Outcome {
+    let supply = ByCondition(RawCond::<R::Machine>::new(runner.setup().waiting));
+    start(runner, supply)
+}
+
+/// The workload of the catalogue, with a semaphore.
+pub(crate) fn start_with_permits<R: Runner>(runner: R) -> R::Outcome {
+    let supply = ByPermits(RawSem::<R::Machine>::new(Buffers::PAPER.count, runner.setup().waiting));
+    start(runner, supply)
+}
+
+fn start<R: Runner, S: Supply<R::Lock> + 'static>(mut runner: R, supply: S) -> R::Outcome {
+    let pool = BufferPool::<_, _, R::Backend>::new(runner.lock("the lock"), supply, Buffers::PAPER);
+    runner.run(pool)
 }
 
 /// The pool.
@@ -192,7 +210,7 @@ impl<L: Lock, S: Supply<L>, G: Backend> Workload for BufferPool<L, S, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     /// A condition for tests in which no thread ever waits.
     struct Plenty;
@@ -207,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_what_the_paper_says() {
-        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let mut pool: BufferPool<_, _, Recorder> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
         let mut client = pool.client(1, 0);
         Ledger::take();
         (0..10).for_each(|_| pool.operate(&mut client));
@@ -221,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_missing_is_noticed() {
-        let mut pool: BufferPool<_, _, Told> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
+        let mut pool: BufferPool<_, _, Recorder> = BufferPool::new(NoLock, ByCondition(Plenty), Buffers::PAPER);
         let buffer = pool.take();
         assert!(pool.check(0).is_err());
         pool.give(buffer);

@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, RwLock};
 use crate::random::XorShift;
@@ -32,6 +33,13 @@ pub struct Files {
 impl Files {
     /// 64 files, which are only listed.
     pub const USUAL: Self = Self { count: 64, lists: 100 };
+}
+
+/// The workload of the catalogue.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let files = Files { lists: runner.setup().values.get("lookups"), ..Files::USUAL };
+    let directory = Directory::<_, R::Backend>::new(runner.lock("the lock"), files);
+    runner.run(directory)
 }
 
 /// The directory with its lock.
@@ -143,13 +151,13 @@ impl<L: RwLock, G: Backend> Workload for Directory<L, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     const MIXED: Files = Files { count: 8, lists: 50 };
 
     #[test]
     fn a_list_visits_every_file() {
-        let mut directory: Directory<NoLock, Told> = Directory::new(NoLock, Files::USUAL);
+        let mut directory: Directory<NoLock, Recorder> = Directory::new(NoLock, Files::USUAL);
         let mut client = directory.client(1, 0);
         Ledger::take();
         (0..10).for_each(|_| directory.operate(&mut client));

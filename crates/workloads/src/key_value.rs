@@ -16,6 +16,7 @@ use core::cell::UnsafeCell;
 
 use crate::Workload;
 use crate::avl::Avl;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
@@ -34,6 +35,14 @@ pub struct Mix {
 impl Mix {
     /// The paper's mix, without external work.
     pub const PAPER: Self = Self { keys: 1024, lookups: 80, external: 0 };
+}
+
+/// The workload of the catalogue.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let (seed, values) = (runner.setup().seed, &runner.setup().values);
+    let mix = Mix { lookups: values.get("lookups"), external: values.get("external"), ..Mix::PAPER };
+    let map = KeyValue::<_, R::Backend>::new(runner.lock("the lock"), mix, seed);
+    runner.run(map)
 }
 
 /// The map with its lock.

@@ -17,6 +17,7 @@
 //! | [`lock_torture`] | the kernel's own test of its spin lock (CNA, section 7.2.1) |
 //! | [`sections`] | any sequence of sections: two loops of will-it-scale, leveldb (the CNA kernel patch) |
 //! | [`shared_lines`] | sections that access shared lines, under one or several locks (RCL, USENIX ATC 2012) |
+//! | [`catalogue`] | all of these, by name, with their parameters; what runs them: [`Runner`](catalogue::Runner) |
 //! | [`ground`] | what a workload needs from a computer: [`Backend`], [`Lines`], [`Here`] |
 //! | [`lock`], [`wait`] | what a workload needs from a lock, a condition variable, a semaphore |
 //! | [`history`] | the fairness of a lock |
@@ -30,6 +31,7 @@ extern crate std;
 
 pub mod avl;
 pub mod buffer_pool;
+pub mod catalogue;
 pub mod directory;
 pub mod ground;
 pub mod history;
@@ -39,10 +41,10 @@ pub mod lock_torture;
 pub mod producer_consumer;
 pub mod rand_array;
 pub mod random;
+#[cfg(test)]
+mod recorder;
 pub mod sections;
 pub mod shared_lines;
-#[cfg(test)]
-mod told;
 pub mod wait;
 
 pub use buffer_pool::BufferPool;

@@ -46,6 +46,37 @@ pub unsafe trait RwLock: Lock {
     fn shared(&self, inside: impl FnOnce() + Send);
 }
 
+/// A lock that lets readers in one at a time: any mutex, for workloads with readers.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Exclusive<L>(pub L);
+
+// SAFETY: it is the lock.
+unsafe impl<L: Lock> Lock for Exclusive<L> {
+    #[inline]
+    fn acquire(&self) {
+        self.0.acquire();
+    }
+
+    #[inline]
+    fn release(&self) {
+        self.0.release();
+    }
+
+    #[inline]
+    fn section(&self, inside: impl FnOnce() + Send) {
+        self.0.section(inside);
+    }
+}
+
+// SAFETY: a reader excludes everything, like a writer.
+unsafe impl<L: Lock> RwLock for Exclusive<L> {
+    #[inline]
+    fn shared(&self, inside: impl FnOnce() + Send) {
+        self.0.section(inside);
+    }
+}
+
 /// A lock of the catalogue on a machine, with its state in place.
 pub struct Raw<M: Machine, L: RawLock<M>> {
     word: M::Word,

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
@@ -76,6 +77,13 @@ impl Habits {
         let long = Seldom { once_in: self.long.once_in / TIMES, ns: self.long.ns / TIMES as u64 };
         Self { long, ..self }
     }
+}
+
+/// The workload of the catalogue, for runs of some ms.
+pub(crate) fn start<R: Runner>(mut runner: R, habits: Habits) -> R::Outcome {
+    let (lock, threads) = (runner.lock("the lock"), runner.setup().threads);
+    let torture = LockTorture::<_, R::Backend>::new(lock, habits.in_little_time(), threads);
+    runner.run(torture)
 }
 
 /// One writer's count and its padding in the kernel: four writers share a cache line.
@@ -160,11 +168,11 @@ impl<L: Lock, G: Backend> Workload for LockTorture<L, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     /// What one of so many writers reports in so many operations.
-    fn told(habits: Habits, writers: u32, operations: u64) -> Ledger {
-        let mut shared: LockTorture<NoLock, Told> = LockTorture::new(NoLock, habits, writers);
+    fn recorded(habits: Habits, writers: u32, operations: u64) -> Ledger {
+        let mut shared: LockTorture<NoLock, Recorder> = LockTorture::new(NoLock, habits, writers);
         let mut client = shared.client(9, writers - 1);
         Ledger::take();
         (0..operations).for_each(|_| shared.operate(&mut client));
@@ -176,17 +184,18 @@ mod tests {
     fn delays_are_as_frequent_as_in_the_kernel() {
         const OPERATIONS: u64 = 1 << 19;
         for writers in [1, 8] {
-            let short = told(Habits { long: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER }, writers, OPERATIONS).delay;
+            let short =
+                recorded(Habits { long: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER }, writers, OPERATIONS).delay;
             let expected = OPERATIONS / 4 / u64::from(writers) * 2000;
             assert!(short.abs_diff(expected) < expected / 50, "{short} is not {expected}");
         }
         // A short run has long delays as well: 500 ns per operation of a lone writer.
         let habits = Habits { short: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER.in_little_time() };
-        let long = told(habits, 1, OPERATIONS).delay;
+        let long = recorded(habits, 1, OPERATIONS).delay;
         let expected = OPERATIONS * 500;
         assert!(long.abs_diff(expected) < expected / 10, "{long} is not {expected}");
         let Ledger { delay, nap, .. } =
-            told(Habits { short: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER }, 1, 4 * OPERATIONS);
+            recorded(Habits { short: Seldom { once_in: 1, ns: 0 }, ..Habits::PAPER }, 1, 4 * OPERATIONS);
         // The expected numbers are 10 and 2.
         assert!((4..20).contains(&(delay / 100_000_000)) && delay % 100_000_000 == 0, "{delay}");
         assert!((1..8).contains(&(nap / 1_000_000)) && nap % 1_000_000 == 0, "{nap}");
@@ -194,14 +203,14 @@ mod tests {
 
     #[test]
     fn a_section_writes_the_flag_twice_and_a_count_and_statistics() {
-        assert_eq!(told(Habits::PAPER, 5, 1000).writes, 3000);
-        assert_eq!(told(Habits::LOCKSTAT, 5, 1000).writes, 5000);
-        assert_eq!(told(Habits::LOCKSTAT, 5, 1000).reads, 0);
+        assert_eq!(recorded(Habits::PAPER, 5, 1000).writes, 3000);
+        assert_eq!(recorded(Habits::LOCKSTAT, 5, 1000).writes, 5000);
+        assert_eq!(recorded(Habits::LOCKSTAT, 5, 1000).reads, 0);
     }
 
     #[test]
     fn four_writers_share_a_line() {
-        let shared: LockTorture<NoLock, Told> = LockTorture::new(NoLock, Habits::PAPER, 5);
+        let shared: LockTorture<NoLock, Recorder> = LockTorture::new(NoLock, Habits::PAPER, 5);
         for number in 0..5 {
             shared.operate(&mut shared.client(1, number));
         }
@@ -210,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_million_writers_are_not_too_many() {
-        let mut shared: LockTorture<NoLock, Told> = LockTorture::new(NoLock, Habits::PAPER, 1_000_000);
+        let mut shared: LockTorture<NoLock, Recorder> = LockTorture::new(NoLock, Habits::PAPER, 1_000_000);
         shared.operate(&mut shared.client(1, 999_999));
         assert_eq!(shared.check(1), Ok(()));
         assert!(shared.check(2).is_err());

@@ -12,9 +12,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
-use crate::wait::Condition;
+use crate::wait::{Condition, RawCond};
 
 /// The sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,16 @@ impl Traffic {
     pub const PAPER: Self = Self { consumers: 3, bound: 10_000, message_ns: 10 };
 
     const MESSAGES_PER_LINE: u32 = 16;
+}
+
+/// The workload of the catalogue. Three threads take messages, as in the paper, if then at least half of the threads put
+/// messages in.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let (threads, waiting) = (runner.setup().threads, runner.setup().waiting);
+    let traffic = Traffic { consumers: Traffic::PAPER.consumers.min(threads / 2), ..Traffic::PAPER };
+    let conditions = [(); 2].map(|()| RawCond::<R::Machine>::new(waiting));
+    let queue = ProducerConsumer::<_, _, R::Backend>::new(runner.lock("the lock"), conditions, traffic);
+    runner.run(queue)
 }
 
 /// The queue.
@@ -155,7 +166,7 @@ impl<L: Lock, C: Condition, G: Backend> Workload for ProducerConsumer<L, C, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     /// A condition for tests in which no thread ever waits.
     struct Never;
@@ -170,7 +181,7 @@ mod tests {
 
     #[test]
     fn messages_go_through_the_queue() {
-        let mut queue: ProducerConsumer<_, _, Told> = ProducerConsumer::new(NoLock, [Never, Never], Traffic::PAPER);
+        let mut queue: ProducerConsumer<_, _, Recorder> = ProducerConsumer::new(NoLock, [Never, Never], Traffic::PAPER);
         let (mut consumer, mut producer) = (queue.client(1, 2), queue.client(1, 3));
         assert!(queue.counts(&consumer) && !queue.counts(&producer));
         Ledger::take();

@@ -10,6 +10,7 @@
 //! memory.
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
@@ -47,6 +48,12 @@ impl Reads {
         G::worked(times * self.draw_ns);
         array.read_all((0..times).map(|_| random.below(self.integers) / Self::INTEGERS_PER_LINE));
     }
+}
+
+/// The workload of the catalogue.
+pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
+    let array = RandArray::<_, R::Backend>::new(runner.lock("the lock"), Reads::PAPER);
+    runner.run(array)
 }
 
 /// The shared array with its lock.
@@ -92,11 +99,11 @@ impl<L: Lock, G: Backend> Workload for RandArray<L, G> {
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
     #[test]
     fn an_operation_is_so_many_reads() {
-        let mut shared: RandArray<NoLock, Told> = RandArray::new(NoLock, Reads::PAPER);
+        let mut shared: RandArray<NoLock, Recorder> = RandArray::new(NoLock, Reads::PAPER);
         let mut client = shared.client(1, 0);
         Ledger::take();
         (0..10).for_each(|_| shared.operate(&mut client));
@@ -107,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_arrays_are_as_large_as_in_the_paper_and_read_everywhere() {
-        let shared: RandArray<NoLock, Told> = RandArray::new(NoLock, Reads::PAPER);
+        let shared: RandArray<NoLock, Recorder> = RandArray::new(NoLock, Reads::PAPER);
         let mut client = shared.client(1, 0);
         (0..1000).for_each(|_| shared.operate(&mut client));
         let (lines, quarter) = ((1 << 20) / 64, 400_000 / 4);

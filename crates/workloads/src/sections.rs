@@ -36,6 +36,7 @@
 use alloc::vec::Vec;
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
@@ -129,6 +130,13 @@ pub const LEVELDB_READRANDOM: [Step; 4] = {
 /// keep the lock busy.
 pub const ONE_IN_SIX: [Step; 2] = [Step::Outside { ns: 5000, varies: 0 }, inside(Which::A, 1000, 0, 0)];
 
+/// The workload of the catalogue with these steps.
+pub(crate) fn start<R: Runner>(mut runner: R, steps: &[Step]) -> R::Outcome {
+    let (a, b) = (runner.lock("lock A"), runner.lock("lock B"));
+    let sections = Sections::<_, R::Backend>::new(a, b, steps);
+    runner.run(sections)
+}
+
 /// A lock and its data.
 struct Guarded<L, G: Backend> {
     lock: Counted<L>,
@@ -211,10 +219,10 @@ mod tests {
 
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
-    fn told(steps: &[Step], operations: u64) -> (Ledger, Sections<NoLock, Told>) {
-        let mut shared: Sections<NoLock, Told> = Sections::new(NoLock, NoLock, steps);
+    fn recorded(steps: &[Step], operations: u64) -> (Ledger, Sections<NoLock, Recorder>) {
+        let mut shared: Sections<NoLock, Recorder> = Sections::new(NoLock, NoLock, steps);
         let mut client = shared.client(1, 0);
         Ledger::take();
         (0..operations).for_each(|_| shared.operate(&mut client));
@@ -237,7 +245,7 @@ mod tests {
             [(&OPEN1[..], 0.511, 1.675), (&LOCK2[..], 1.581, 5.240), (&LEVELDB_READRANDOM[..], 0.530, 0.839)]
         {
             let ops_per_us = |ns: f64| 1e3 / ns;
-            let in_the_mean = told(steps, 10_000).0.work as f64 / 1e4;
+            let in_the_mean = recorded(steps, 10_000).0.work as f64 / 1e4;
             let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
             assert!(near(ops_per_us(in_the_mean), one_thread), "{steps:?}");
             let held_at_peak = ops_per_us(f64::from(held(steps, Which::A)));
@@ -250,14 +258,14 @@ mod tests {
     #[test]
     fn each_lock_has_its_own_lines() {
         let steps = [inside(Which::A, 5, 2, 1), inside(Which::B, 1, 0, 4), inside(Which::A, 0, 1, 0)];
-        let (ledger, shared) = told(&steps, 10);
+        let (ledger, shared) = recorded(&steps, 10);
         assert_eq!(ledger, Ledger { reads: 50, writes: 30, work: 60, ..Ledger::default() });
         assert_eq!((shared.a.lines.counts(), shared.b.lines.counts()), (vec![20, 10, 10], vec![10; 4]));
     }
 
     #[test]
     fn work_outside_takes_about_as_long_as_it_should() {
-        let shared: Sections<NoLock, Told> = Sections::new(NoLock, NoLock, &[outside(400)]);
+        let shared: Sections<NoLock, Recorder> = Sections::new(NoLock, NoLock, &[outside(400)]);
         let lengths: Vec<_> = (0..1000)
             .map(|seed| {
                 Ledger::take();
@@ -273,7 +281,7 @@ mod tests {
     #[test]
     fn both_locks_are_checked() {
         for steps in [[inside(Which::A, 0, 0, 0)], [inside(Which::B, 0, 0, 0)]] {
-            assert!(told(&steps, 3).1.check(4).is_err());
+            assert!(recorded(&steps, 3).1.check(4).is_err());
         }
         let mut idle: Sections<NoLock> = Sections::new(NoLock, NoLock, &[]);
         idle.operate(&mut idle.client(1, 0));

@@ -26,6 +26,7 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::catalogue::Runner;
 use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
@@ -48,6 +49,9 @@ pub struct Job {
 /// Figure 13's locks.
 pub const ELEVEN: usize = 11;
 
+/// The delay that section 4.1 calls high contention, in cycles.
+pub const HIGH_CONTENTION: u32 = 100;
+
 /// One section in so many is of a lock that is not hot, if there is one.
 pub const RARE: u32 = 128;
 
@@ -69,19 +73,38 @@ impl Job {
     }
 }
 
+/// The workload of the catalogue, with one lock.
+pub(crate) fn start_lines<R: Runner>(runner: R) -> R::Outcome {
+    let setup = runner.setup();
+    let delay = setup.ns(setup.values.get("delay"));
+    let job = Job::LINES.with_delay(delay).with_lines(setup.values.get("lines"));
+    start::<R, 1>(runner, job)
+}
+
+/// The workload of the catalogue, with figure 13's locks.
+pub(crate) fn start_locks<R: Runner>(runner: R) -> R::Outcome {
+    let job = Job::ELEVEN.with_lines(runner.setup().values.get("lines"));
+    start::<R, ELEVEN>(runner, job)
+}
+
+fn start<R: Runner, const LOCKS: usize>(mut runner: R, job: Job) -> R::Outcome {
+    let lines = SharedLines::<_, R::Backend, LOCKS>::new(|| runner.lock("the lock"), job);
+    runner.run(lines)
+}
+
 /// A lock and its lines. The lock is the first field, because its address determines its set in the simulated caches.
 #[repr(C)]
 struct Guarded<L, G: Backend> {
     lock: OwnLine<L>,
     /// Each line counts the sections, and so names the line after it as the next one.
     lines: Vec<OwnLine<AtomicU64>>,
-    told: G::Shadow,
+    shadow: G::Shadow,
 }
 
 impl<L: Lock, G: Backend> Guarded<L, G> {
     fn new(lock: L, lines: u32) -> Self {
         let own = (0..lines).map(|_| OwnLine::default()).collect();
-        Self { lock: OwnLine(lock), lines: own, told: G::shadow(lines) }
+        Self { lock: OwnLine(lock), lines: own, shadow: G::shadow(lines) }
     }
 
     fn section(&self, inside: u32, random: &mut XorShift) {
@@ -89,9 +112,9 @@ impl<L: Lock, G: Backend> Guarded<L, G> {
             let mut at = 0;
             while let Some(line) = self.lines.get(at) {
                 // The lock makes the last holder's writes visible, as all its writes.
-                self.told.follow(at as u32);
+                self.shadow.follow(at as u32);
                 let count = line.0.load(Relaxed);
-                self.told.write(at as u32);
+                self.shadow.write(at as u32);
                 line.0.store(count + 1, Relaxed);
                 // Always 1 more, but only a thread that has loaded the count knows that.
                 at += 1 + (black_box(count) >> 63) as usize;
@@ -159,10 +182,10 @@ impl<L: Lock, G: Backend, const LOCKS: usize> Workload for SharedLines<L, G, LOC
 mod tests {
     use super::*;
     use crate::lock::NoLock;
-    use crate::told::{Ledger, Told};
+    use crate::recorder::{Ledger, Recorder};
 
-    fn told<const LOCKS: usize>(job: Job, operations: u64) -> (Ledger, SharedLines<NoLock, Told, LOCKS>) {
-        let mut shared: SharedLines<NoLock, Told, LOCKS> = SharedLines::new(|| NoLock, job);
+    fn recorded<const LOCKS: usize>(job: Job, operations: u64) -> (Ledger, SharedLines<NoLock, Recorder, LOCKS>) {
+        let mut shared: SharedLines<NoLock, Recorder, LOCKS> = SharedLines::new(|| NoLock, job);
         let mut client = shared.client(1, 0);
         Ledger::take();
         (0..operations).for_each(|_| shared.operate(&mut client));
@@ -172,16 +195,16 @@ mod tests {
 
     #[test]
     fn each_line_is_read_and_written_and_the_delay_is_about_what_it_should_be() {
-        let (ledger, shared) = told::<1>(Job::LINES.with_lines(5).with_delay(8_000), 1000);
+        let (ledger, shared) = recorded::<1>(Job::LINES.with_lines(5).with_delay(8_000), 1000);
         assert_eq!((ledger.reads, ledger.writes), (5_000, 5_000));
         assert!((7_900_000..8_100_000).contains(&ledger.delay), "{}", ledger.delay);
-        assert_eq!(shared.locks[0].told.counts(), [2_000; 5]);
-        assert_eq!(told::<1>(Job::LINES, 10).0.delay, 0);
+        assert_eq!(shared.locks[0].shadow.counts(), [2_000; 5]);
+        assert_eq!(recorded::<1>(Job::LINES, 10).0.delay, 0);
     }
 
     #[test]
     fn two_locks_are_hot() {
-        let (ledger, shared) = told::<ELEVEN>(Job::ELEVEN, 100_000);
+        let (ledger, shared) = recorded::<ELEVEN>(Job::ELEVEN, 100_000);
         let counts: Vec<u64> = shared.locks.iter().filter_map(Guarded::counted).collect();
         assert_eq!(counts.len(), 11);
         assert!(counts[..2].iter().all(|count| (48_500..50_500).contains(count)), "{counts:?}");
@@ -191,7 +214,7 @@ mod tests {
 
     #[test]
     fn lost_sections_are_noticed() {
-        let (_, mut shared) = told::<1>(Job::LINES.with_lines(3), 7);
+        let (_, mut shared) = recorded::<1>(Job::LINES.with_lines(3), 7);
         assert_eq!(shared.check(8), Err(LOST));
         shared.locks[0].lines[1].0.store(6, Relaxed);
         assert_eq!(shared.check(7), Err(LOST), "one line has lost one");

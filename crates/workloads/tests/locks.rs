@@ -7,11 +7,14 @@ use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::machine::Native;
+use flashlock_workloads::catalogue::{Runner, Setup, Values, WORKLOADS};
 use flashlock_workloads::key_value::Mix;
+use flashlock_workloads::lock::Exclusive;
 use flashlock_workloads::lock_torture::{Habits, Seldom};
 use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::sections::{LEVELDB_READRANDOM, LOCK2, OPEN1};
-use flashlock_workloads::{KeyValue, Lock, LockTorture, RandArray, Raw, Sections, Workload};
+use flashlock_workloads::wait::Waiting;
+use flashlock_workloads::{Here, KeyValue, Lock, LockTorture, RandArray, Raw, Sections, Workload};
 
 type Fifo = Raw<Native, Mcs<SpinThenPark>>;
 
@@ -23,6 +26,7 @@ fn outcome<W: Workload>(mut shared: W, threads: u32, each: u64) -> Result<(), &'
             scope.spawn(move || {
                 let mut client = shared.client(11, number);
                 (0..each).for_each(|_| shared.operate(&mut client));
+                shared.retire(client);
             });
         }
     });
@@ -52,6 +56,42 @@ fn sections_exclude_each_other() {
     for steps in [&OPEN1[..], &LOCK2[..], &LEVELDB_READRANDOM[..]] {
         let shared: Sections<Fifo> = Sections::new(Raw::new(), Raw::new(), steps);
         assert_eq!(outcome(shared, 3, 1000), Ok(()));
+    }
+}
+
+/// Runs a workload of the catalogue on this computer: so many operations of each thread.
+struct Threads {
+    setup: Setup,
+    each: u64,
+}
+
+impl Runner for Threads {
+    type Machine = Native;
+    type Lock = Exclusive<Fifo>;
+    type Backend = Here;
+    type Outcome = Result<(), &'static str>;
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn lock(&mut self, _name: &'static str) -> Exclusive<Fifo> {
+        Exclusive(Raw::new())
+    }
+
+    fn run<W: Workload + 'static>(self, workload: W) -> Self::Outcome {
+        outcome(workload, self.setup.threads, self.each)
+    }
+}
+
+#[test]
+fn every_workload_of_the_catalogue_runs_with_threads_here() {
+    for info in WORKLOADS {
+        let threads = info.traits.fewest_threads.max(3);
+        let setup = Setup { threads, seed: 11, waiting: Waiting::Sleeping, ghz: 2.0, values: Values::new(info) };
+        // Enough for threads to meet, and short where operations are long.
+        let each = if info.traits.arrays.lines > 0 { 20 } else { 200 };
+        assert_eq!(info.id.start(Threads { setup, each }), Ok(()), "{}", info.name);
     }
 }
 

@@ -5,10 +5,10 @@ use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
 use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice, UMWAIT, parse, parse_rw, parse_standalone};
 use flashlock_sim::Description;
+use flashlock_workloads::catalogue::{DEFAULT, WORKLOADS, WorkloadInfo};
 use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{self, Kind};
-use super::experiment::Work;
 use crate::failure::Failure;
 use crate::lock_choice::{explain, known, known_rw, known_standalone};
 
@@ -92,7 +92,7 @@ impl Candidate {
     /// Fails if this lock cannot be simulated with these settings.
     pub(super) fn check(
         &self,
-        work: Work,
+        work: &WorkloadInfo,
         machine: &Description,
         threads: &[u32],
         traced: bool,
@@ -106,16 +106,21 @@ impl Candidate {
         }
         let choice = match &self.chosen {
             Chosen::Mutex(_) => return Ok(()),
-            Chosen::Rw(_) if work.has_readers() => return Ok(()),
-            Chosen::Rw(_) => return refuse("a readers-writer lock, which only readdir has readers for"),
+            Chosen::Rw(_) if work.traits.has_readers => return Ok(()),
+            Chosen::Rw(_) => {
+                let read: Vec<&str> =
+                    WORKLOADS.iter().filter(|work| work.traits.has_readers).map(|work| work.name).collect();
+                return refuse(&format!("a readers-writer lock, which only {} has readers for", read.join(", ")));
+            }
             Chosen::Apart(choice) => choice,
         };
         let lock = choice.lock.info();
         match choice.lock {
             StandaloneId::Null if threads != [1] => refuse("it excludes nobody: --threads 1"),
             StandaloneId::Null | StandaloneId::Cas => Ok(()),
-            _ if work.waits_inside() => {
-                refuse("its sections cannot wait for something: another workload, such as kvmap")
+            _ if work.traits.waits_inside => {
+                let other = DEFAULT.info().name;
+                refuse(&format!("its sections cannot wait for something: another workload, such as {other}"))
             }
             _ if traced => refuse(&format!(
                 "a {} lock runs sections in other threads than those that wait: no --trace",

@@ -8,136 +8,30 @@ use flashlock_locks::machine::event::Event;
 use flashlock_sim::delegation::{Served, Servers};
 use flashlock_sim::thread::Use;
 use flashlock_sim::{self as sim, Description, Options, Outcome, Place, Sim, Simulation};
-use flashlock_workloads::buffer_pool::{Buffers, ByCondition, ByPermits};
-use flashlock_workloads::directory::Files;
+use flashlock_workloads::Workload;
+use flashlock_workloads::catalogue::{Runner, Setup, WorkloadInfo};
 use flashlock_workloads::history::{self, WINDOW};
-use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::lock_torture::Habits;
-use flashlock_workloads::producer_consumer::Traffic;
-use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::random::XorShift;
-use flashlock_workloads::shared_lines::{ELEVEN, Job};
-use flashlock_workloads::wait::{RawCond, RawSem, Waiting};
-use flashlock_workloads::{
-    BufferPool, Directory, KeyValue, LockTorture, ProducerConsumer, RandArray, Sections, SharedLines, Workload,
-    sections,
-};
+use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
 use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
 
-/// What a lock guards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Work {
-    /// A search tree behind one lock, as in CNA (EuroSys 2019), section 7.1.1
-    Kvmap,
-    /// Random reads of a shared array and of private ones, as in Malthusian Locks (EuroSys 2017), section 6.1
-    Randarray,
-    /// The kernel's lock torture: random delays in the section, as in CNA, section 7.2.1
-    Locktorture,
-    /// The same with lock statistics: shared lines are written after each acquisition
-    Lockstat,
-    /// will-it-scale's open1, with threads: two locks. Lengths follow from one thread's speed; the number of lines is
-    /// guessed
-    Open1,
-    /// will-it-scale's lock2, with threads: one lock
-    Lock2,
-    /// leveldb's readrandom: its database lock
-    LeveldbReadrandom,
-    /// Five buffers for all threads; threads wait on a condition variable, as in Malthusian Locks, section 6.11
-    Buffers,
-    /// The same; threads wait on a semaphore
-    BuffersSem,
-    /// A queue of 10,000 messages, three consumers (with fewer than six threads, half of them), and producers, as in
-    /// Malthusian Locks, section 6.7
-    Messages,
-    /// Threads list a shared directory, or replace a file in it (only with --lookups below 100), as in ShflLocks'
-    /// slides 79 and 80: for readers-writer locks
-    Readdir,
-    /// Sections that follow a chain of shared lines (--lines) and write them, with a delay between sections (--delay),
-    /// as in RCL (USENIX ATC 2012), section 4.1
-    RclLines,
-    /// The same with eleven locks, two of them hot, as in RCL, figure 13
-    RclLocks,
-    /// 1 µs under the lock, 5 µs outside: the example of Malthusian Locks, section 1
-    OneInSix,
-}
-
-impl Work {
-    /// The minimum number of threads. With fewer, the workload waits for ever for messages that no thread sends.
-    pub(super) fn fewest_threads(self) -> u32 {
-        if self == Self::Messages { 2 } else { 1 }
-    }
-
-    /// Whether threads wait for something else while they hold the lock, so that they must release it meanwhile.
-    pub(super) fn waits_inside(self) -> bool {
-        matches!(self, Self::Buffers | Self::BuffersSem | Self::Messages)
-    }
-
-    /// Whether the lock is a kernel's spin lock, which disables preemption for its holder and its waiters.
-    fn is_in_kernel(self) -> bool {
-        matches!(self, Self::Locktorture | Self::Lockstat | Self::Open1 | Self::Lock2)
-    }
-
-    /// Whether some threads only read under the lock.
-    pub(super) fn has_readers(self) -> bool {
-        self == Self::Readdir
-    }
-
-    /// The default job of the workloads with shared lines.
-    pub(super) fn job(self) -> Option<Job> {
-        match self {
-            Self::RclLines => Some(Job::LINES),
-            Self::RclLocks => Some(Job::ELEVEN),
-            _ => None,
-        }
-    }
-
-    /// The default number of lookups of the map, or lists of the directory, per 100 operations. `None` if all
-    /// operations are of one kind.
-    pub(super) fn reads(self) -> Option<u32> {
-        match self {
-            Self::Kvmap => Some(Mix::PAPER.lookups),
-            Self::Readdir => Some(Files::USUAL.lists),
-            _ => None,
-        }
-    }
-
-    /// The number of lines that so many threads touch, if it is large: those of the arrays.
-    pub(super) fn lines(self, threads: u32) -> u64 {
-        let (arrays, each) = match self {
-            Self::Randarray => (1 + u64::from(threads), Reads::PAPER.lines()),
-            Self::Buffers | Self::BuffersSem => {
-                (u64::from(Buffers::PAPER.count) + u64::from(threads), Buffers::PAPER.lines())
-            }
-            _ => return 0,
-        };
-        arrays * u64::from(each)
-    }
-}
-
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Experiment<'a> {
     pub(super) machine: &'a Description,
-    pub(super) work: Work,
-    /// For the map: lookups or lists per 100 operations ([`Work::reads`]), and ns of work outside.
-    pub(super) lookups: u32,
-    pub(super) external: u32,
-    /// For workloads with shared lines: the job ([`Work::job`]).
-    pub(super) job: Job,
+    pub(super) work: &'static WorkloadInfo,
+    /// The number of threads, the seed, and the workload's parameters.
+    pub(super) setup: Setup,
     /// The number of servers, for a lock that has servers.
     pub(super) servers: u32,
-    pub(super) threads: u32,
     /// In ns of virtual time.
     pub(super) warm_up: u64,
     pub(super) length: u64,
-    pub(super) seed: u64,
     pub(super) placement: u64,
     pub(super) place: Place,
-    /// How waiters for condition variables and semaphores wait.
-    pub(super) waiting: Waiting,
     pub(super) trace: bool,
 }
 
@@ -162,63 +56,14 @@ pub(super) struct Sample {
 impl Experiment<'_> {
     /// Runs the experiment. The error says what went wrong.
     pub(super) fn run(&self, lock: &Candidate) -> Result<Sample, String> {
-        let (seed, placement, place, tunables) = (self.seed, self.placement, self.place, lock.tunables);
+        let (seed, placement, place, tunables) = (self.setup.seed, self.placement, self.place, lock.tunables);
         let mut simulation = Simulation::new(self.machine, Options { seed, placement, place, tunables });
         let kind = lock.kind();
         let _servers = self.with_servers(&mut simulation, kind);
         // A lock whose waiters sleep is not a spin lock, neither in a kernel nor here.
-        let spins = self.work.is_in_kernel() && self.waiting == Waiting::Polling;
+        let spins = self.work.traits.in_kernel && self.setup.waiting == Waiting::Polling;
         let preemption = if spins { Preemption::Off } else { Preemption::On };
-        // Each lock belongs to the next server.
-        let any = |number| match kind {
-            Kind::Served { .. } => AnyLock::of_server(kind, 1 + number % self.servers),
-            _ => AnyLock::new(kind),
-        };
-        let numbers = Cell::new(0);
-        let watched = |name| Watched::new(name, any(numbers.replace(numbers.get() + 1)), preemption);
-        let one = || watched("the lock");
-        let steps =
-            |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched("lock A"), watched("lock B"), steps);
-        match self.work {
-            Work::Kvmap => {
-                let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
-                self.drive(simulation, kind, KeyValue::<_, Simulated>::new(one(), mix, self.seed))
-            }
-            Work::Randarray => self.drive(simulation, kind, RandArray::<_, Simulated>::new(one(), Reads::PAPER)),
-            Work::Locktorture | Work::Lockstat => {
-                let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
-                self.drive(
-                    simulation,
-                    kind,
-                    LockTorture::<_, Simulated>::new(one(), habits.in_little_time(), self.threads),
-                )
-            }
-            Work::Open1 => self.drive(simulation, kind, steps(&sections::OPEN1)),
-            Work::Lock2 => self.drive(simulation, kind, steps(&sections::LOCK2)),
-            Work::LeveldbReadrandom => self.drive(simulation, kind, steps(&sections::LEVELDB_READRANDOM)),
-            Work::Buffers => {
-                let supply = ByCondition(RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
-            }
-            Work::BuffersSem => {
-                let supply = ByPermits(RawSem::<Sim>::new(Buffers::PAPER.count, self.waiting));
-                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
-            }
-            Work::Messages => {
-                // Three threads take messages, as in the paper, if then at least half of the threads send messages.
-                let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
-                let traffic = Traffic { consumers, ..Traffic::PAPER };
-                let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, kind, ProducerConsumer::<_, _, Simulated>::new(one(), conditions, traffic))
-            }
-            Work::Readdir => {
-                let files = Files { lists: self.lookups, ..Files::USUAL };
-                self.drive(simulation, kind, Directory::<_, Simulated>::new(one(), files))
-            }
-            Work::RclLines => self.drive(simulation, kind, SharedLines::<_, Simulated>::new(one, self.job)),
-            Work::RclLocks => self.drive(simulation, kind, SharedLines::<_, Simulated, ELEVEN>::new(one, self.job)),
-            Work::OneInSix => self.drive(simulation, kind, steps(&sections::ONE_IN_SIX)),
-        }
+        self.work.id.start(OnSimulated { experiment: self, simulation, kind, preemption, locks: 0 })
     }
 
     /// Makes servers, if the lock has servers. They exist as long as the returned value.
@@ -246,15 +91,16 @@ impl Experiment<'_> {
         kind: &'static Kind,
         workload: W,
     ) -> Result<Sample, String> {
+        let threads = self.setup.threads;
         let mut shared = Rc::new(simulation.place("the workload", workload));
-        let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; self.threads as usize]));
-        let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.seed);
+        let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; threads as usize]));
+        let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.setup.seed);
         LOG.set(Log::new(from..to, self.trace));
         simulation.measure(from..to);
         let servers = SERVERS.with_borrow(Clone::clone);
         let apart: Vec<u32> = servers.iter().flat_map(|_| 0..self.servers).map(|_| simulation.reserve_cpu()).collect();
-        let left = Rc::new(Cell::new(self.threads));
-        for number in 0..self.threads {
+        let left = Rc::new(Cell::new(threads));
+        for number in 0..threads {
             let (shared, counts) = (Rc::clone(&shared), Rc::clone(&counts));
             let (servers, left) = (servers.clone(), Rc::clone(&left));
             // A queue of threads that come back at once keeps its order for ever. If threads started in order of their
@@ -310,7 +156,7 @@ impl Experiment<'_> {
         put("acquisitions", (operations > 0).then(|| acquisitions / operations as f64));
         put("steps", Some(outcome.events as f64));
         let (sections, ns) = log.completed();
-        let clients = f64::from(self.threads);
+        let clients = f64::from(self.setup.threads);
         put("section_ns", (sections > 0).then(|| ns as f64 / sections as f64));
         put("in_sections", (sections > 0).then(|| ns as f64 / length / clients));
         put("lines_fetched", each((traffic.local + traffic.remote + traffic.memory - traffic.upgrades) as f64));
@@ -341,29 +187,63 @@ impl Experiment<'_> {
     }
 }
 
+/// Runs a workload of the catalogue on a simulated machine.
+struct OnSimulated<'a> {
+    experiment: &'a Experiment<'a>,
+    simulation: Simulation,
+    kind: &'static Kind,
+    preemption: Preemption,
+    /// How many locks were made.
+    locks: u32,
+}
+
+impl Runner for OnSimulated<'_> {
+    type Machine = Sim;
+    type Lock = Watched;
+    type Backend = Simulated;
+    type Outcome = Result<Sample, String>;
+
+    fn setup(&self) -> &Setup {
+        &self.experiment.setup
+    }
+
+    fn lock(&mut self, name: &'static str) -> Watched {
+        // Each lock belongs to the next server.
+        let server = 1 + self.locks % self.experiment.servers;
+        self.locks += 1;
+        let any = match self.kind {
+            Kind::Served { .. } => AnyLock::of_server(self.kind, server),
+            _ => AnyLock::new(self.kind),
+        };
+        Watched::new(name, any, self.preemption)
+    }
+
+    fn run<W: Workload + 'static>(self, workload: W) -> Result<Sample, String> {
+        self.experiment.drive(self.simulation, self.kind, workload)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use flashlock_locks::catalogue::LOCKS;
     use flashlock_sim::description::Hypervisor;
+    use flashlock_workloads::catalogue::{Values, WORKLOADS, WorkloadId};
 
     use super::*;
 
     /// A run of a millisecond, with few threads.
-    fn short(machine: &Description, work: Work, threads: u32) -> Experiment<'_> {
+    fn short(machine: &Description, work: WorkloadId, threads: u32) -> Experiment<'_> {
+        let work = work.info();
+        let (ghz, values) = (machine.clock.ghz, Values::new(work));
         Experiment {
             machine,
             work,
-            lookups: work.reads().unwrap_or_default(),
-            external: 0,
-            job: work.job().unwrap_or(Job::LINES),
+            setup: Setup { threads, seed: 1, waiting: Waiting::Sleeping, ghz, values },
             servers: 1,
-            threads,
             warm_up: 250_000,
             length: 1_000_000,
-            seed: 1,
             placement: 1,
             place: Place::Spread,
-            waiting: Waiting::Sleeping,
             trace: false,
         }
     }
@@ -374,10 +254,10 @@ mod tests {
         let mut machine = Description::find("2x18x2").unwrap();
         let lock = Candidate::parse("mcs:wait=spin").unwrap();
         let figures = |work, threads| short(&machine, work, threads).run(&lock).unwrap().figures;
-        let (one, all) = (figures(Work::Kvmap, 1)["compute_ns"], figures(Work::Kvmap, 72)["compute_ns"]);
+        let (one, all) = (figures(WorkloadId::Kvmap, 1)["compute_ns"], figures(WorkloadId::Kvmap, 72)["compute_ns"]);
         assert!((0.5..2.0).contains(&(all / one)), "an operation computes {one} ns alone, and {all} with all CPUs");
         for threads in [1, 2, 8, 32] {
-            let found = figures(Work::OneInSix, threads);
+            let found = figures(WorkloadId::OneInSix, threads);
             let cpus = found["cpus_used"];
             assert!((cpus / f64::from(threads) - 1.0).abs() < 1e-6, "{cpus} CPUs used by {threads} threads");
             let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
@@ -387,7 +267,7 @@ mod tests {
         // CPUs that a hypervisor takes away for half of the time, and more threads than CPUs.
         machine.hypervisor = Some(Hypervisor { run_ms: 0.2, away_ms: 0.2 });
         for (threads, expected) in [(1, 0.5), (8, 4.0), (90, 36.0)] {
-            let found = short(&machine, Work::Kvmap, threads).run(&lock).unwrap().figures;
+            let found = short(&machine, WorkloadId::Kvmap, threads).run(&lock).unwrap().figures;
             let cpus = found["cpus_used"];
             assert!((cpus / expected - 1.0).abs() < 0.3, "{cpus} CPUs used by {threads} threads");
             let times: f64 = Use::ALL.iter().map(|usage| found[&format!("{}_ns", usage.name())]).sum();
@@ -404,6 +284,29 @@ mod tests {
         machine
     }
 
+    /// A new row is run here without anything being added.
+    #[test]
+    fn every_workload_of_the_catalogue_runs_under_each_kind_of_lock() {
+        let machine = small();
+        for work in WORKLOADS {
+            let traits = work.traits;
+            let kinds = [
+                ("null", traits.fewest_threads == 1, 1),
+                ("mcs", true, 3),
+                ("shfl-rw", traits.has_readers, 3),
+                ("cc-synch", !traits.waits_inside, 3),
+            ];
+            for (lock, _, threads) in kinds.into_iter().filter(|(_, applies, _)| *applies) {
+                let candidate = Candidate::parse(lock).unwrap();
+                candidate.check(work, &machine, &[threads], false).unwrap_or_else(|_| panic!("{} {lock}", work.name));
+                let run = short(&machine, work.id, threads).run(&candidate);
+                let figures = run.unwrap_or_else(|error| panic!("{} under {lock}: {error}", work.name)).figures;
+                assert!(figures["ops_per_us"] > 0.0, "{} under {lock}", work.name);
+                assert!(figures["acquisitions"] > 0.9, "{} under {lock}: {figures:?}", work.name);
+            }
+        }
+    }
+
     /// There are more threads than CPUs, and their last operations last until long after the measured time. Of a few
     /// operations, the section is in the measured time and the end is not. There are more such operations if one thread
     /// runs the requests of others, which then wait for a CPU.
@@ -412,7 +315,7 @@ mod tests {
         let machine = small();
         for (lock, few) in [("mcs:wait=spin", 2.5), ("mcs", 2.5), ("flat-combining", 9.5)] {
             let lock = Candidate::parse(lock).unwrap();
-            let experiment = Experiment { trace: true, ..short(&machine, Work::Kvmap, 9) };
+            let experiment = Experiment { trace: true, ..short(&machine, WorkloadId::Kvmap, 9) };
             let Sample { figures, timeline: Timeline { sections, .. } } = experiment.run(&lock).unwrap();
             let operations = figures["ops_per_us"] * 1e3;
             let acquisitions = figures["acquisitions"] * operations;
@@ -433,20 +336,26 @@ mod tests {
     fn kernels_do_not_preempt_around_their_locks() {
         let machine = small();
         let speed = |work, threads, lock: &Candidate| {
-            let run = Experiment { waiting: lock.waiting(), ..short(&machine, work, threads) }.run(lock);
-            run.unwrap_or_else(|error| panic!("{} with {threads} threads: {error}", lock.text)).figures["ops_per_us"]
+            let mut run = short(&machine, work, threads);
+            run.setup.waiting = lock.waiting();
+            run.run(lock).unwrap_or_else(|error| panic!("{} with {threads} threads: {error}", lock.text)).figures["ops_per_us"]
         };
         let mcs = Candidate::parse("mcs:wait=spin").unwrap();
-        for work in [Work::Locktorture, Work::Lockstat, Work::Open1, Work::Lock2] {
+        for work in [WorkloadId::Locktorture, WorkloadId::Lockstat, WorkloadId::Open1, WorkloadId::Lock2] {
             let (few, many) = (speed(work, 4, &mcs), speed(work, 9, &mcs));
             assert!(many > 0.7 * few, "{work:?}: {few} with a CPU for each thread, {many} with more threads");
         }
-        let (few, many) = (speed(Work::LeveldbReadrandom, 4, &mcs), speed(Work::LeveldbReadrandom, 9, &mcs));
+        let (few, many) =
+            (speed(WorkloadId::LeveldbReadrandom, 4, &mcs), speed(WorkloadId::LeveldbReadrandom, 9, &mcs));
         assert!(many < 0.5 * few, "a program's threads are: {few} and {many}");
         // None of them waits for ever for a CPU that a waiter keeps.
         for lock in LOCKS.iter().filter(|lock| lock.waits.contains(&"spin")) {
             let spins = Candidate::parse(&format!("{}:wait=spin", lock.name)).unwrap();
-            assert!(speed(Work::Lockstat, 9, &spins) > 0.0 && speed(Work::Open1, 9, &spins) > 0.0, "{}", spins.text);
+            assert!(
+                speed(WorkloadId::Lockstat, 9, &spins) > 0.0 && speed(WorkloadId::Open1, 9, &spins) > 0.0,
+                "{}",
+                spins.text
+            );
         }
     }
 
@@ -454,11 +363,11 @@ mod tests {
     fn a_deadlock_is_called_one() {
         let machine = Description::find("2x18x2").unwrap();
         // A single consumer waits for ever for a message.
-        let alone = short(&machine, Work::Messages, 1);
+        let mut alone = short(&machine, WorkloadId::Messages, 1);
         let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("deadlock or lost wake-up after") && error.contains("thread 0 sleeps on"), "{error}");
-        let polls = Experiment { waiting: Waiting::Polling, ..alone };
-        let error = polls.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
+        alone.setup.waiting = Waiting::Polling;
+        let error = alone.run(&Candidate::parse("shfl").unwrap()).unwrap_err();
         assert!(error.starts_with("no progress for 10 s of virtual time"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`workloads`], [`parameters`] | the workloads by name, and what users can set of them |
 //! | [`candidate`] | a lock to be simulated |
 //! | [`experiment`] | one run: a workload with a lock and a number of threads |
 //! | [`ground`] | the simulated computer as a backend of workloads; the log of a lock |
@@ -17,21 +18,24 @@ mod candidate;
 mod experiment;
 mod ground;
 mod machines;
+mod parameters;
 mod place;
 mod sweep;
 mod text;
 mod trace;
+mod workloads;
 
 use std::path::{Path, PathBuf};
 
 use flashlock_report::chart;
 use flashlock_sim::Description;
+use flashlock_workloads::catalogue::{DEFAULT, WorkloadId};
 
 use crate::failure::Failure;
 use crate::lock_choice::LockNames;
 use crate::suggest::did_you_mean;
 use crate::{output, screen};
-use experiment::Work;
+use parameters::Parameters;
 use place::Where;
 use sweep::Sweep;
 
@@ -66,8 +70,8 @@ cannot be written, 2 wrong usage, 130 interrupted.";
 /// The exit status after an interruption, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Arguments that only affect runs, and would have no effect without a run.
-const OF_RUNS: [&str; 16] = [
+/// Arguments that only affect runs, and would have no effect without a run. So do the workloads' parameters.
+const OF_RUNS: [&str; 12] = [
     "workload",
     "locks",
     "threads",
@@ -76,15 +80,16 @@ const OF_RUNS: [&str; 16] = [
     "place",
     "seed",
     "millis",
-    "lookups",
-    "external",
-    "lines",
-    "delay",
     "servers",
     "plot",
     "trace",
     "explain",
 ];
+
+/// [`OF_RUNS`] with the parameters, and `others`.
+fn of_runs(others: &[&'static str]) -> Vec<&'static str> {
+    OF_RUNS.into_iter().chain(parameters::names()).chain(others.iter().copied()).collect()
+}
 
 /// What happens at 36, 144 or 512 CPUs? Run the locks on a simulated machine
 ///
@@ -94,21 +99,21 @@ const OF_RUNS: [&str; 16] = [
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What the threads do
-    #[arg(value_enum, ignore_case = true, default_value_t = Work::Kvmap)]
-    workload: Work,
+    #[arg(value_parser = workloads::parser(), ignore_case = true, default_value = DEFAULT.info().name)]
+    workload: WorkloadId,
 
     /// The machine: a known one (--list-machines), or a file; ./NAME is always a file
     #[arg(long, value_name = "NAME|FILE", default_value = "2x18x2", value_hint = clap::ValueHint::FilePath)]
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them. Ratios are to the first. By default
-    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for readdir, the readers-writer locks. Also
+    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for a workload with readers, the readers-writer locks. Also
     /// possible: flat-combining, cc-synch and rcl, which run sections as closures; cas, a bare loop; and null, which is
     /// no lock, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Numbers of threads; by default 1, 2, 4, … up to the number of CPUs, and 1.5 times that (messages needs two)
+    /// Numbers of threads; by default 1, 2, 4, … up to the number of CPUs, and 1.5 times that; some workloads need two
     #[arg(
         long,
         value_name = "N,…",
@@ -148,47 +153,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default 4 to 40, by workload; with more threads than CPUs,
+    /// How long a run measures, in ms of virtual time; by default the workload's time (--list); with more threads than CPUs,
     /// ten time slices
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 
-    /// Reads among 100 operations: lookups of the map (80), lists of the directory (100); the others are updates
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(0..=100)
-    )]
-    lookups: Option<u32>,
-
-    /// Work outside the lock, between two operations of the map, in ns (0)
-    #[arg(
-        long,
-        value_name = "NS",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(0..=1_000_000)
-    )]
-    external: Option<u32>,
-
-    /// Shared lines that a section of rcl-lines or rcl-locks reads and writes (1)
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
-    )]
-    lines: Option<u32>,
-
-    /// Work between two sections of rcl-lines, in cycles of the machine's clock (100, high contention in the RCL paper;
-    /// low contention is 2000000). It varies evenly by an eighth up and down
-    #[arg(
-        long,
-        value_name = "CYCLES",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(0..=100_000_000)
-    )]
-    delay: Option<u32>,
+    #[command(flatten)]
+    parameters: Parameters,
 
     /// Servers of rcl, each on a CPU on which no thread starts (1). Locks are assigned to them in turn
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -198,7 +169,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FACTOR", allow_negative_numbers = true, default_value_t = 1.0, value_parser = factor)]
     latencies: f64,
 
-    /// Print the result as JSON, every run included; with --list-machines, the list
+    /// Print the result as JSON, every run included; with --list or --list-machines, the list
     #[arg(long)]
     json: bool,
 
@@ -214,12 +185,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE.json", value_parser = timeline, value_hint = clap::ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
+    /// List the workloads
+    #[arg(long, conflicts_with_all = of_runs(&["show_machine", "machine", "latencies", "list_machines"]))]
+    list: bool,
+
     /// List the known machines
-    #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["show_machine", "machine", "latencies"]))]
+    #[arg(long, conflicts_with_all = of_runs(&["show_machine", "machine", "latencies"]))]
     list_machines: bool,
 
     /// Print the description of the machine, which you can edit and use as a file
-    #[arg(long, conflicts_with_all = OF_RUNS.iter().chain(&["json"]))]
+    #[arg(long, conflicts_with_all = of_runs(&["json"]))]
     show_machine: bool,
 }
 
@@ -247,6 +222,13 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// Runs the verb.
 pub(crate) fn run(args: &'static Args) -> Result<u8, Failure> {
+    if args.list {
+        let list = match args.json {
+            true => workloads::json()?,
+            false => workloads::text(screen::width(libc::STDOUT_FILENO)),
+        };
+        return screen::emit(&list).map(|()| 0);
+    }
     if args.list_machines {
         let list = match args.json {
             true => machines::json()?,

@@ -12,18 +12,17 @@ use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{
-    Better, Failed, Group, Method, Metric, Point, Results, Run, SCHEMA, Simulated, VERSION,
+    Better, Failed, Group, Method, Metric, Parameters, Point, Results, Run, SCHEMA, Simulated, VERSION,
 };
 use flashlock_report::units;
 use flashlock_sim::{Description, Use, footprint};
-use flashlock_workloads::key_value::Mix;
-use flashlock_workloads::shared_lines::Job;
+use flashlock_workloads::catalogue::{Setup, Values, WorkloadInfo};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Args;
 use super::budget::Budget;
 use super::candidate::Candidate;
-use super::experiment::{Experiment, Sample, Work};
+use super::experiment::{Experiment, Sample};
 use super::ground::Timeline;
 use crate::failure::Failure;
 use crate::json;
@@ -31,8 +30,6 @@ use crate::launch::signals::Interruption;
 
 /// The default baseline: the papers compare with it.
 const BASELINE: &str = "mcs:wait=spin";
-/// The delay, in cycles, that RCL's section 4.1 calls high contention.
-const HIGH_CONTENTION: u32 = 100;
 /// The number of time slices after which all threads have run.
 const SLICES: f64 = 10.0;
 /// How often the screen is updated during a run.
@@ -70,6 +67,8 @@ const METRICS: &[(&str, &str, Better)] = &[
 pub(super) struct Sweep<'a> {
     args: &'a Args,
     machine: &'a Description,
+    work: &'static WorkloadInfo,
+    values: Values,
     locks: Vec<Candidate>,
     threads: Vec<u32>,
 }
@@ -77,8 +76,9 @@ pub(super) struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     /// The runs for a command line.
     pub(super) fn new(args: &'a Args, machine: &'a Description) -> Result<Self, Failure> {
+        let work = args.workload.info();
         let mut names: Vec<String> = args.locks.iter().flat_map(|list| split_list(list)).collect();
-        if names.is_empty() && args.workload.has_readers() {
+        if names.is_empty() && work.traits.has_readers {
             names = RW_LOCKS.iter().map(|lock| lock.name.to_owned()).collect();
         }
         if names.is_empty() {
@@ -95,19 +95,19 @@ impl<'a> Sweep<'a> {
                 locks.push(lock);
             }
         }
-        let fewest = args.workload.fewest_threads();
+        let fewest = work.traits.fewest_threads;
         let threads = match args.threads.as_slice() {
             [] => usual_threads(fewest, machine.cpus()),
             wanted => sorted(wanted),
         };
         if let Some(few) = threads.first().filter(|few| **few < fewest) {
-            let (name, few) = (name(args.workload), units::counted(u64::from(*few), "thread"));
+            let (name, few) = (work.name, units::counted(u64::from(*few), "thread"));
             return Err(Failure::usage(format_args!(
                 "--threads: with {few} {name} waits for ever, for some of its threads wait for what others do: \
                  {fewest} at least"
             )));
         }
-        locks.iter().try_for_each(|lock| lock.check(args.workload, machine, &threads, args.trace.is_some()))?;
+        locks.iter().try_for_each(|lock| lock.check(work, machine, &threads, args.trace.is_some()))?;
         if args.trace.is_some() && (locks.len() > 1 || threads.len() > 1) {
             return Err(Failure::usage(
                 "--trace shows one run: name one lock and one number of threads, --locks cna --threads 8",
@@ -118,21 +118,9 @@ impl<'a> Sweep<'a> {
                 "--plot compares: name several locks or several numbers of threads, --locks mcs,cna --threads 1,8",
             ));
         }
-        let refuse = |what| Err(Failure::usage(format_args!("{what}: {} does not", name(args.workload))));
-        if args.lookups.is_some() && args.workload.reads().is_none() {
-            return refuse("--lookups: kvmap and readdir read and write");
-        }
-        if args.external.is_some() && args.workload != Work::Kvmap {
-            return refuse("--external: kvmap works outside for as long as is wanted");
-        }
-        if args.lines.is_some() && args.workload.job().is_none() {
-            return refuse("--lines: rcl-lines and rcl-locks access shared lines");
-        }
-        if args.delay.is_some() && args.workload != Work::RclLines {
-            return refuse("--delay: rcl-lines waits between sections for as long as is wanted");
-        }
+        let values = args.parameters.values(work)?;
         Self::check_servers(args, machine, &locks)?;
-        Ok(Self { args, machine, locks, threads })
+        Ok(Self { args, machine, work, values, locks, threads })
     }
 
     /// Checks the number of servers: they need CPUs of their own, and a lock that has servers.
@@ -243,7 +231,7 @@ impl<'a> Sweep<'a> {
     /// An estimate of a run's memory, in bytes.
     fn memory(&self, point: usize) -> u64 {
         let threads = self.threads[point / self.locks.len()];
-        footprint(self.machine, threads, self.args.workload.lines(threads))
+        footprint(self.machine, threads, self.work.traits.arrays.of(threads))
     }
 
     /// Runs one simulation.
@@ -253,52 +241,29 @@ impl<'a> Sweep<'a> {
         let length = (self.millis(self.threads[cell]) * 1e6) as u64;
         let experiment = Experiment {
             machine: self.machine,
-            work: self.args.workload,
-            lookups: self.reads(),
-            external: self.external(),
-            job: self.job(),
+            work: self.work,
+            setup: Setup {
+                threads: self.threads[cell],
+                seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
+                waiting: lock.waiting(),
+                ghz: self.machine.clock.ghz,
+                values: self.values.clone(),
+            },
             servers: self.args.servers.unwrap_or(1),
-            threads: self.threads[cell],
             warm_up: length / 4,
             length,
-            seed: self.args.seed.wrapping_add(u64::from(round / self.args.placements)),
             placement: self.args.seed.wrapping_add(u64::from(round)),
             place: self.args.place.into(),
-            waiting: lock.waiting(),
             trace: self.args.trace.is_some() && round == 0,
         };
         experiment.run(lock)
-    }
-
-    /// Work outside the lock between two operations of the map, in ns.
-    fn external(&self) -> u32 {
-        self.args.external.unwrap_or(Mix::PAPER.external)
-    }
-
-    /// The job of workloads with shared lines.
-    fn job(&self) -> Job {
-        let mut job = self.args.workload.job().unwrap_or(Job::LINES);
-        if self.args.workload == Work::RclLines {
-            job = job.with_delay((f64::from(self.delay()) / self.machine.clock.ghz) as u32);
-        }
-        job.with_lines(self.args.lines.unwrap_or(job.lines))
-    }
-
-    /// The delay between two sections, in cycles.
-    fn delay(&self) -> u32 {
-        self.args.delay.unwrap_or(HIGH_CONTENTION)
-    }
-
-    /// The user's `--lookups`, else [`Work::reads`].
-    fn reads(&self) -> u32 {
-        self.args.lookups.or(self.args.workload.reads()).unwrap_or_default()
     }
 
     /// The result before anything is run.
     fn results(&self) -> Results {
         let cells: Vec<String> = self.threads.iter().map(u32::to_string).collect();
         let names: Vec<String> = self.locks.iter().map(|lock| lock.text.clone()).collect();
-        let title = name(self.args.workload);
+        let title = self.work.name.to_owned();
         let point = |cell: &String, lock: &String| Point {
             group: title.clone(),
             cell: cell.clone(),
@@ -333,8 +298,7 @@ impl<'a> Sweep<'a> {
                     seeds: self.args.seeds,
                     placements: self.args.placements,
                     place: Some(self.args.place.name()),
-                    lookups: self.args.workload.reads().map(|_| self.reads()),
-                    external: (self.args.workload == Work::Kvmap).then(|| self.external()),
+                    parameters: self.parameters(),
                     warm_up: millis / 4e3,
                     crowded_seconds: self.crowded_millis().filter(|long| *long > millis).map(|long| long / 1e3),
                 }),
@@ -343,22 +307,16 @@ impl<'a> Sweep<'a> {
         }
     }
 
+    /// The parameters that results show.
+    fn parameters(&self) -> Parameters {
+        let shown = self.values.all().filter(|(parameter, _)| parameter.said.is_some());
+        Parameters(shown.map(|(parameter, value)| (parameter.name.to_owned(), value)).collect())
+    }
+
     /// A description of the simulation, in sentences.
     fn about(&self, millis: f64) -> String {
-        let work = clap::ValueEnum::to_possible_value(&self.args.workload).expect("no workload is hidden");
-        let work = work.get_help().map(ToString::to_string).unwrap_or_default();
-        let mix = match (self.args.lookups, self.args.external) {
-            (None, None) => String::new(),
-            (_, external) => {
-                let reads = format!(
-                    ", {}% {}",
-                    self.reads(),
-                    if self.args.workload == Work::Kvmap { "lookups" } else { "lists" }
-                );
-                let outside = external.map(|ns| format!(", {ns} ns of work outside")).unwrap_or_default();
-                reads + &outside
-            }
-        };
+        let work = self.work.summary;
+        let mix: String = self.values.said().iter().map(|what| format!(", {what}")).collect();
         let latencies = match self.args.latencies {
             1.0 => String::new(),
             factor => format!(", with latencies {factor} times as long"),
@@ -375,7 +333,7 @@ impl<'a> Sweep<'a> {
     /// How long a run with so many threads measures, in ms. If threads must take turns, it is long enough for all of
     /// them to have run.
     fn millis(&self, threads: u32) -> f64 {
-        let usual = usual_millis(self.args.workload);
+        let usual = self.work.millis;
         let crowded = threads > self.machine.cpus();
         self.args.millis.unwrap_or_else(|| if crowded { usual.max(self.all_have_run()) } else { usual })
     }
@@ -418,24 +376,6 @@ impl<'a> Sweep<'a> {
             numa_nodes: Some(self.machine.nodes() as usize),
             ..Machine::default()
         }
-    }
-}
-
-/// A workload's name on the command line.
-fn name(work: Work) -> String {
-    let value = clap::ValueEnum::to_possible_value(&work).expect("no workload is hidden");
-    value.get_name().to_owned()
-}
-
-/// How long a run measures, in ms: some thousands of operations.
-fn usual_millis(work: Work) -> f64 {
-    match work {
-        Work::Kvmap | Work::Readdir | Work::Open1 | Work::Lock2 | Work::LeveldbReadrandom => 4.0,
-        Work::Randarray | Work::Messages => 10.0,
-        Work::Buffers | Work::BuffersSem => 40.0,
-        Work::Locktorture | Work::Lockstat | Work::OneInSix | Work::RclLines => 20.0,
-        // Ten time slices: there are more threads than CPUs.
-        Work::RclLocks => 30.0,
     }
 }
 

@@ -140,10 +140,15 @@ fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), U
 /// The conditions of the simulation that the title does not mention.
 fn what_simulated(simulated: &Simulated) -> Vec<String> {
     let latencies = Some(simulated.latencies).filter(|factor| *factor != 1.0).map(|x| format!("latencies × {x}"));
-    let reads = simulated.lookups.map(|percent| format!("{percent} % reads"));
-    let outside = simulated.external.filter(|ns| *ns > 0).map(|ns| format!("{ns} ns outside"));
+    let parameter = |(name, value): &(String, u32)| match (name.as_str(), value) {
+        ("external", 0) => None,
+        ("external", ns) => Some(format!("{ns} ns outside")),
+        ("lookups", percent) => Some(format!("{percent} % reads")),
+        (name, value) => Some(format!("{name} {value}")),
+    };
+    let parameters = simulated.parameters.0.iter().filter_map(parameter);
     let place = simulated.place.as_ref().map(|place| format!("threads {place}"));
-    [latencies, reads, outside, place].into_iter().flatten().collect()
+    latencies.into_iter().chain(parameters).chain(place).collect()
 }
 
 /// The text above a panel: its finding, unless the headline states it, and what the panel shows.
@@ -203,7 +208,7 @@ fn draw_foot(foot: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Better, Method, Metric, Point, Run};
+    use crate::results::{Better, Method, Metric, Parameters, Point, Run};
 
     fn results(cells: &[&str]) -> Results {
         let cells: Vec<String> = cells.iter().map(|cell| (*cell).to_owned()).collect();
@@ -343,8 +348,11 @@ mod tests {
         assert!(simulated.contains("SIMULATED, not measured · One &amp; only · latencies × 0.75"), "{simulated}");
         assert!(simulated.contains("3 seeds × 1 placement of threads") && !simulated.contains("in random order"));
         let (place, of) = (Some("packed".to_owned()), results.method.simulated.unwrap_or_default());
-        results.method.simulated = Some(Simulated { place, lookups: Some(0), external: Some(700), ..of });
-        let told = "0 % reads · 700 ns outside · threads packed";
+        let parameters = Parameters(
+            [("lookups", 0), ("external", 700), ("keys", 5)].map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        );
+        results.method.simulated = Some(Simulated { place, parameters, ..of });
+        let told = "0 % reads · 700 ns outside · keys 5 · threads packed";
         assert!(draw(&results).unwrap().contains(told), "which experiment it was");
     }
 

@@ -20,8 +20,10 @@ mod check;
 mod collapse;
 mod csv;
 mod derive;
+mod parameters;
 
 pub use collapse::COLLAPSE;
+pub use parameters::Parameters;
 
 /// The schema's name.
 pub const SCHEMA: &str = "flashlock.results";
@@ -135,12 +137,9 @@ pub struct Simulated {
     /// Where threads start, as `--place` calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// Reads per 100 operations, if the workload has reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lookups: Option<u32>,
-    /// Work between two operations, in ns, if users can set it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external: Option<u32>,
+    /// The workload's parameters, each a field of its own name.
+    #[serde(flatten)]
+    pub parameters: Parameters,
     /// Virtual time before the measurement, in seconds.
     pub warm_up: f64,
     /// How long runs with more threads than CPUs measure, in seconds, if that is longer than other runs. Their warm-up

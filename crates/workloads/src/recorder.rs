@@ -1,4 +1,4 @@
-//! A backend for tests that only records what each thread reports.
+//! A backend for tests that records what each thread reports, and does nothing else.
 
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::ground::{Backend, Lines};
 use crate::random::XorShift;
 
-/// What a thread has reported. Times are in ns.
+/// The totals of what a thread has reported. Times are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ledger {
     pub(crate) reads: u64,
@@ -36,8 +36,8 @@ impl Ledger {
     }
 }
 
-/// A backend that takes no time and has no memory.
-pub(crate) struct Told;
+/// The recording backend. It takes no time and has no memory.
+pub(crate) struct Recorder;
 
 /// How often each line was touched.
 pub(crate) struct Table(Vec<AtomicU64>);
@@ -60,7 +60,7 @@ impl Lines for Table {
     }
 }
 
-impl Backend for Told {
+impl Backend for Recorder {
     type Lines = Table;
     type Shadow = Table;
 
