@@ -33,7 +33,7 @@ use crate::wrap::wrapped;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Change nothing; fail if something would change
+    /// Change nothing; fail if a document is not up to date
     #[arg(long)]
     check: bool,
 }
