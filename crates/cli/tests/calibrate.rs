@@ -135,7 +135,7 @@ fn what_the_default_lock_decides_by_is_shown() {
     let doctor = flashlock().args(["doctor", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let section = report["sections"].as_array().unwrap().last().unwrap();
-    assert_eq!(section["title"], "What the default lock decides by");
+    assert_eq!(section["title"], "Costs by which the default lock decides");
     assert_eq!(section["findings"].as_array().map(Vec::len), Some(5));
     flashlock().args(["calibrate", "--evidence", "--quick"]).assert().code(2);
 }

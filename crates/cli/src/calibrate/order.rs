@@ -74,7 +74,7 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
             *value = to;
         }
         if at == 1 && *value < near {
-            sheet.raise(name, near, "the second level takes no less than the first");
+            sheet.raise(name, near, "a second-level load takes no less time than a first-level load");
             *value = near;
         }
         near = *value;
@@ -96,7 +96,7 @@ fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
         let there = at.min(usual.clean.len() - 1);
         latency.clean[at] = rounded(latency.transfer[at] * usual.clean[there] / usual.transfer[there]);
         sheet.remark(format!(
-            "{name}: not measured, taken to be {} ns, the same share of {modified} as on {DEFAULTS}",
+            "{name}: not measured, assumed to be {} ns, the same share of {modified} as on {DEFAULTS}",
             three_digits(latency.clean[at])
         ));
     }
@@ -113,7 +113,7 @@ fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
         } else if *ns > least {
             *ns = least;
             sheet.remark(format!(
-                "{name}: not measured, and lowered to what is farther away: {} ns",
+                "{name}: not measured, lowered to the value for farther accesses: {} ns",
                 three_digits(least)
             ));
         }
@@ -123,10 +123,10 @@ fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
         if *ns < near {
             *ns = near;
             match sheet.has(name) {
-                true => sheet.raise(name, near, "what is farther away takes no less than what is nearer"),
+                true => sheet.raise(name, near, "a farther access takes no less time than a nearer one"),
                 false => {
                     sheet.remark(format!(
-                        "{name}: not measured, and raised to what is nearer: {} ns",
+                        "{name}: not measured, raised to the value for nearer accesses: {} ns",
                         three_digits(near)
                     ));
                 }

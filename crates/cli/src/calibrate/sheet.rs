@@ -98,7 +98,7 @@ impl Sheet {
     pub(super) fn raise(&mut self, what: &str, to: f64, why: &str) {
         let Some(row) = self.rows.iter_mut().find(|row| row.what == what) else { return };
         let (measured, shown) = (&row.text, format!("{} {}", units::three_digits(to), row.unit));
-        self.remarks.push(format!("{what}: {measured} measured, raised to {shown}, for {why}"));
+        self.remarks.push(format!("{what}: measured {measured}, raised to {shown}, because {why}"));
         row.raised_to = Some(to);
     }
 

@@ -48,10 +48,10 @@ pub(crate) struct Args {
     /// Which keys there are, and which are asked for
     #[arg(default_value_t = 1)]
     seed: u64,
-    /// With the mutex of this rival
+    /// The rival whose mutex is used
     #[arg(long)]
     rival: Option<String>,
-    /// With this closure lock
+    /// The closure lock that is used
     #[arg(long, conflicts_with = "rival")]
     closure: Option<String>,
     /// Its library, if it has one
@@ -87,12 +87,12 @@ impl Sample {
         };
         if !is_meant {
             return Err(format!(
-                "it ran with the locks of {}, which was not intended; ask: flashlock doctor",
+                "it ran with the locks of {} instead of the intended ones; run: flashlock doctor",
                 sample.provider
             ));
         }
         match &sample.wrong {
-            Some(what) => Err(format!("the lock failed to exclude ({what}); please report this")),
+            Some(what) => Err(format!("the lock did not exclude ({what}); please report this")),
             None => Ok(sample),
         }
     }
@@ -172,7 +172,7 @@ fn load(library: &Path) -> Result<Functions, Failure> {
         let name = CString::new(symbol).map_err(Failure::new)?;
         // SAFETY: the library is loaded, and the name is a C string.
         let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        if found.is_null() { Err(cannot(&format!("it has no {symbol}"))) } else { Ok(found) }
+        if found.is_null() { Err(cannot(&format!("it has no function {symbol}"))) } else { Ok(found) }
     };
     let [init, lock, unlock] = [find(SHIM_INIT)?, find(SHIM_LOCK)?, find(SHIM_UNLOCK)?];
     // SAFETY: the shim's functions of these names have these types.
