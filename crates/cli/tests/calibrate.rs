@@ -47,7 +47,7 @@ fn this_machine_is_described() {
         .assert()
         .code(1)
         .stdout(is_empty())
-        .stderr(contains("exists; --force"));
+        .stderr(contains("exists; use --force"));
     let mut command = flashlock();
     command.args(["calibrate", "--quick", "--force", "-o"]).arg(&file).assert().success();
     assert!(Description::parse(&fs::read_to_string(&file).unwrap()).is_ok());

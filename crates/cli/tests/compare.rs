@@ -249,8 +249,8 @@ fn rivals_that_cannot_be_had_are_left_out_with_a_line() {
     let mut without = compare(&BRIEF);
     let told = without.env("CXX", "/no/such/compiler").assert().success().get_output().stderr.clone();
     let told = String::from_utf8(told).unwrap();
-    let line = "flashlock: left out: tbb::mutex, absl::Mutex, nsync; to compare with them: \
-                apt-get install g++ libtbb-dev libabsl-dev libnsync-dev\n";
+    let line = "flashlock: left out: tbb::mutex, absl::Mutex, nsync (to include them: \
+                apt-get install g++ libtbb-dev libabsl-dev libnsync-dev)\n";
     assert!(told.contains(line), "{told}");
     let mut named = compare(&[&BRIEF[..], &["--rivals", "nsync"]].concat());
     named.env("CXX", "/no/such/compiler").assert().code(1).stderr(contains("--rivals: left out: nsync"));

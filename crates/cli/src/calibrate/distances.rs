@@ -139,7 +139,7 @@ mod tests {
         let can_be_had = (0..2).all(|cpu| cpu::on(cpu, || ()).is_some());
         let (found, text) = of(2);
         assert_eq!(found.is_some(), can_be_had);
-        assert_eq!(text.contains("siblings: hand-over by stores"), can_be_had, "{text}");
+        assert_eq!(text.contains("siblings: hand-off by stores"), can_be_had, "{text}");
         assert_eq!(text.contains("lines between siblings"), !can_be_had, "{text}");
         assert!(found.is_none_or(|all| all.cas_ping_pong > 0.0 && all.store_ping_pong > 0.0));
         let (found, text) = of(1);

@@ -91,10 +91,10 @@ mod tests {
         let error = refusal(quick, 260, Some(23 << 30));
         assert_eq!(
             error,
-            "it takes twice the last level, 520 MiB, and --quick takes 256 MiB at most (without it: 4 GiB)"
+            "it needs twice the last-level cache, 520 MiB, but --quick uses 256 MiB at most (without it: 4 GiB)"
         );
-        assert!(refusal(quick, 32, Some(64 << 20)).contains("only a quarter of what is free, 16 MiB, is taken"));
-        assert!(refusal(all, 260, Some(1 << 30)).contains("a quarter of what is free, 256 MiB"));
+        assert!(refusal(quick, 32, Some(64 << 20)).contains("only a quarter of the free memory, 16 MiB, is used"));
+        assert!(refusal(all, 260, Some(1 << 30)).contains("a quarter of the free memory, 256 MiB"));
         assert!(refusal(all, 3 << 10, Some(1 << 40)).ends_with("at most 4 GiB are used"));
         assert!(refusal(all, 1, None).contains("/proc/meminfo"));
         assert_eq!(all.memory(260 << 20, Some(23 << 30)), Ok(1040 << 20));

@@ -67,8 +67,8 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
             let to = rounded(near + more);
             let [there, nearer, to_be, more] = [*value, near, to, more].map(three_digits);
             sheet.remark(format!(
-                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} \
-                 ns are written, for there it takes {more} more",
+                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}. {to_be} \
+                 ns are used instead, because it takes {more} ns more on {DEFAULTS}",
                 names[at - 1]
             ));
             *value = to;
@@ -178,11 +178,11 @@ mod tests {
         let (found, source) = settled(3, &measured);
         for (what, list) in LISTS {
             assert_eq!(*list(&mut found.latency_ns.clone()), [100.0, 130.0, 130.0], "{what}");
-            let remark = format!("{what}, distance 2: 120 ns measured, raised to 130 ns, for what is farther");
+            let remark = format!("{what}, distance 2: measured 120 ns, raised to 130 ns, because a farther");
             assert!(source.contains(&remark), "{source}");
         }
         assert_eq!((found.latency_ns.l1, found.latency_ns.l2), (2.0, 2.0));
-        assert!(source.contains("L2 load: 1.90 ns measured, raised to 2.00 ns"), "{source}");
+        assert!(source.contains("L2 load: measured 1.90 ns, raised to 2.00 ns"), "{source}");
         let rising: Vec<_> = LISTS.iter().flat_map(|(what, _)| [(*what, 0, 100.0), (*what, 1, 130.0)]).collect();
         assert!(!settled(2, &rising).1.contains("Note"));
     }
@@ -193,7 +193,7 @@ mod tests {
         let (found, source) = settled(1, &[(LLC, 0, 125.0)]);
         assert_eq!((found.latency_ns.llc[0], found.latency_ns.dram[0]), (125.0, 183.0));
         assert!(
-            source.contains("and the 78.0 ns of 2x26x2 are no more than the 125 of last-level load: 183 ns"),
+            source.contains("and the 78.0 ns of 2x26x2 are no more than the 125 of last-level load. 183 ns"),
             "{source}"
         );
         // Nodes of one core each: no node has a second core.
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(found.latency_ns.transfer, [40.0, 40.0]);
         assert_eq!(found.latency_ns.clean, [34.0, 34.0]);
         assert_eq!((found.latency_ns.llc[1], found.latency_ns.upgrade[1]), (125.0, 200.0));
-        assert!(source.contains("modified line, load, distance 0: not measured, and lowered"), "{source}");
-        assert!(source.contains("last-level load, distance 1: not measured, and raised"), "{source}");
+        assert!(source.contains("modified line, load, distance 0: not measured, lowered"), "{source}");
+        assert!(source.contains("last-level load, distance 1: not measured, raised"), "{source}");
     }
 }

@@ -105,7 +105,7 @@ mod tests {
             siblings: None,
         };
         machine.measured_ns = Some(measured);
-        let expected = "a load of a line that another core has modified takes 113 ns, and a hand-over by stores 19,000";
+        let expected = "a load of a line that another core has modified takes 113 ns, and a hand-off by stores 19,000";
         assert_eq!(doubts(&machine, |_| true), [expected]);
         assert_eq!(doubts(&machine, |what| !what.starts_with(order::TRANSFER)), [""; 0]);
     }

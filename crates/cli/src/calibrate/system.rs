@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(idle(&[(0, 27.7), (50, 25.1), (500, 30.0)], &mut sheet), [(0.0, 27.7), (50.0, 27.7), (500.0, 30.0)]);
         let text = sheet.text("This machine", "2x2", 140);
         assert!(text.contains("25.1 µs") && text.matches("; raised to 27.7 µs").count() == 1, "{text}");
-        assert!(sheet.source("2x2").contains("idle CPU, after 50 µs: 25.1 µs measured, raised to 27.7 µs"), "{text}");
+        assert!(sheet.source("2x2").contains("idle CPU, after 50 µs: measured 25.1 µs, raised to 27.7 µs"), "{text}");
     }
 }

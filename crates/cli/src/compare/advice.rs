@@ -331,14 +331,14 @@ mod tests {
         let mut alone = results(&locks[1..]);
         alone.rivals = vec!["tbb".into()];
         let text = said(&alone);
-        assert!(text.contains("put under: keep glibc's mutex"), "{text}");
+        assert!(text.contains("unchanged program: keep glibc's mutex"), "{text}");
         assert!(!text.contains("tbb (4.00)"), "{text}");
     }
 
     #[test]
     fn a_collapsed_baseline_makes_no_gain() {
         let text = said(&results(&[("shfl", &[0.001_45, 0.001_46, 0.001_44, 0.001_45])]));
-        assert!(text.starts_with("use shfl: with it the program works at a usual speed"), "{text}");
+        assert!(text.starts_with("use shfl: with it, the program runs at a usual speed"), "{text}");
         assert!(text.contains("glibc collapsed (1.00, shfl 0.00145)") && !text.contains("69"), "{text}");
     }
 }

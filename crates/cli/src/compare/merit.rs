@@ -181,6 +181,8 @@ mod tests {
         assert_eq!(found("x", "", ""), Err("not found".into()));
         assert!(found("n=(.*)", "n=many", "").unwrap_err().contains("'many', which is not a number"));
         assert!(found("n=(.*)", "n=0", "").unwrap_err().contains("only positive numbers"));
-        assert!(Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("no regular expression")));
+        assert!(
+            Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("not a regular expression"))
+        );
     }
 }

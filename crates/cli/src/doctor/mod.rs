@@ -162,7 +162,7 @@ mod tests {
         let text = shown(&sections, 80) + &conclusion(&sections);
         let text = anstream::adapter::strip_str(&text).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("-> do this instead") && text.ends_with("1 problem\n"), "{text}");
+        assert!(text.contains("-> do this instead") && text.ends_with("1 problem found.\n"), "{text}");
         assert_eq!(worst(&sections), Level::Problem);
     }
 }

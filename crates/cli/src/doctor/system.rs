@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(judge("/y/libflashlock_preload.so").level, Level::Warn);
         assert_eq!(judge("/y/libjemalloc.so").level, Level::Ok);
         let libc = crate::pthread::provider("pthread_mutex_lock").unwrap();
-        assert!(judge(&libc).text.contains("as well"));
+        assert!(judge(&libc).text.contains("pthread_mutex_lock, too"));
     }
 
     #[test]
@@ -178,6 +178,6 @@ mod tests {
         let findings = examine(None);
         assert!(findings.iter().any(|finding| finding.subject == "kernel"));
         let shared = findings.iter().find(|finding| finding.subject == crate::doctor::SHARED_MEMORY);
-        assert!(shared.is_some_and(|finding| finding.text.contains("do not contend")));
+        assert!(shared.is_some_and(|finding| finding.text.contains("only without contention")));
     }
 }
