@@ -29,7 +29,7 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas); without it, under every interposable lock
+    /// Use these locks (may be repeated, or a list with commas); by default every interposable lock
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
 }

@@ -42,8 +42,7 @@ pub(crate) struct Options {
     /// How often the thread waits in each run
     #[arg(long, value_name = "NUMBER", default_value_t = 6)]
     waits: u32,
-    /// Only under these locks, with or without options (a list with commas); without it, under every lock that promises
-    /// a bound
+    /// Use these locks, with or without options (a list with commas); by default every lock that promises a bound
     #[arg(long = "lock", value_name = "NAME[:wait=…]", value_delimiter = ',')]
     locks: Vec<String>,
 }

@@ -23,17 +23,17 @@ use crate::workspace;
 pub(crate) struct Options {
     #[command(flatten)]
     chosen: Chosen,
-    /// Under every interposable lock (what happens without --lock, too)
+    /// Use every interposable lock (the default without --lock)
     #[arg(long, conflicts_with = "lists")]
     all: bool,
-    /// Checks that repeat themselves for three seconds do so for one
+    /// Repeat checks for one second instead of three
     #[arg(long)]
     brief: bool,
     #[arg(skip = Extent::WHOLE)]
     extent: Extent,
     #[arg(skip)]
     exhaustive: bool,
-    /// Only checks whose name (area.title) matches
+    /// Run only checks whose name (area.title) matches
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
 }

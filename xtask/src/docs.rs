@@ -35,7 +35,7 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Change nothing; fail if something would change
+    /// Change nothing; fail if a document is not up to date
     #[arg(long)]
     check: bool,
 }

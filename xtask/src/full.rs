@@ -22,12 +22,7 @@ struct Part {
 }
 
 const PARTS: [Part; 10] = [
-    Part {
-        name: "models",
-        about: "the model tests without the bounds that they have in .ci/run",
-        minutes: 60,
-        run: test::models,
-    },
+    Part { name: "models", about: "the model tests, without the bounds of .ci/run", minutes: 60, run: test::models },
     Part {
         name: "simulator",
         about: "the simulated torture, with every lock on every machine",
@@ -36,7 +31,7 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "conformance",
-        about: "every check under every lock, at length, and those that locks and glibc are excepted from",
+        about: "every check under every lock, at length, including the known exceptions of locks and of glibc",
         minutes: 240,
         run: || conformance::run(&conformance::Options::exhaustive()),
     },
@@ -73,13 +68,13 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "speed",
-        about: "the simulator takes two million steps for each second of CPU time, in all workloads on all machines",
+        about: "the simulator makes two million steps in a second of CPU time, in all workloads on all machines",
         minutes: 5,
         run: || speed::run(&speed::Options::with_floor(2.0)).map(|()| Tally::PASSED),
     },
     Part {
         name: "packages",
-        about: "all ways of installing, built twice for distribution, with the same bytes",
+        about: "all ways of installing; two builds for distribution must have the same bytes",
         minutes: 15,
         run: || packages::trial::run(&packages::trial::Options::WHOLE),
     },
@@ -90,7 +85,7 @@ fn budget() -> String {
     let line = |part: &Part| format!("  {:<12} {:>3} min  {}\n", part.name, part.minutes, part.about);
     let parts: String = PARTS.iter().map(line).collect();
     format!(
-        "The parts, and what each may take on two quiet CPUs, {} together:\n{parts}",
+        "The parts, and the time that each may take on two quiet CPUs ({} in all):\n{parts}",
         hours(&PARTS.iter().collect::<Vec<_>>())
     )
 }
@@ -104,7 +99,7 @@ fn hours(parts: &[&Part]) -> String {
 #[derive(Args)]
 #[command(after_help = budget())]
 pub(crate) struct Options {
-    /// Only these parts
+    /// Run only these parts
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.iter().map(|part| part.name)))]
     only: Vec<String>,
 }

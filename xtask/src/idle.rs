@@ -40,13 +40,13 @@ const CONTROL: (&str, &str) = ("shfl:wait=spin", "mutex");
 pub(crate) struct Options {
     #[command(flatten)]
     chosen: Chosen,
-    /// How long threads are blocked before the window opens, in milliseconds
+    /// How long threads are blocked before measuring begins, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 500)]
     settle: u64,
-    /// How long the window is, in milliseconds
+    /// How long to measure, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500)]
     window: u64,
-    /// Only these scenarios
+    /// Run only these scenarios
     #[arg(value_name = "SCENARIO")]
     only: Vec<String>,
 }

@@ -20,10 +20,10 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas); without it, under the default lock
+    /// Use these locks (may be repeated, or a list with commas); by default the default lock
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
-    /// How many pairs of lock and unlock are measured
+    /// The number of measured pairs of lock and unlock
     #[arg(long, value_name = "PAIRS", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1000..))]
     count: u64,
 }

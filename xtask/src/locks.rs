@@ -168,11 +168,11 @@ pub(crate) fn with_waits(name: &str, is_meant: impl Fn(&str) -> bool) -> Result<
 /// Which locks, as they are to behave, and on which machine.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Chosen {
-    /// Only under these locks, with or without options (may be repeated, or a list with commas); without it, under
-    /// every interposable lock
+    /// Use these locks, with or without options (may be repeated, or a list with commas); by default every interposable
+    /// lock
     #[arg(long = "lock", value_name = "NAME[:OPTION=VALUE,…]")]
     lists: Vec<String>,
-    /// Let the locks imagine such a machine (`FLASHLOCK_TOPOLOGY`), so that NUMA paths run on a machine with one node
+    /// Let the locks assume this machine (`FLASHLOCK_TOPOLOGY`), so that NUMA paths run on a machine with one node
     #[arg(long, value_name = "NODESxCORESxSMT", value_parser = topology)]
     topology: Option<String>,
 }
@@ -215,7 +215,7 @@ impl Chosen {
 fn topology(text: &str) -> Result<String> {
     settings::parse_topology(text)
         .map(|_| text.to_owned())
-        .context("is not NODESxCORESxSMT, three numbers from 1 to 4096 such as 2x4x1")
+        .context("is not NODESxCORESxSMT: three numbers from 1 to 4096, such as 2x4x1")
 }
 
 /// The name of the default lock.
@@ -329,9 +329,9 @@ mod tests {
     #[test]
     fn wrong_options_are_refused_with_what_is_right() {
         let say = |text| configured(&some(), text).expect_err(text).to_string();
-        assert!(say("cna:threshold=0").contains("does not take '0', but hand-overs from 1 to"));
-        assert!(say("mcscr:threshold=8").contains("lock mcscr takes no option 'threshold'; it takes: wait eldest"));
-        assert!(say("mcscr:wait=soon").contains("does not take wait='soon'"));
+        assert!(say("cna:threshold=0").contains("must be 1 to 1000000000 (hand-offs), not '0'"));
+        assert!(say("mcscr:threshold=8").contains("lock mcscr has no option 'threshold'; its options: wait eldest"));
+        assert!(say("mcscr:wait=soon").contains("has no wait='soon'"));
         assert!(say("mcs:wait=park").contains("no interposable lock is called mcs; there are cna, mcscr"));
         assert!(say("").contains("there are cna, mcscr"));
     }

@@ -57,62 +57,61 @@ struct Cli {
 enum Task {
     /// Install the Debian packages that the other tasks need
     Setup(setup::Options),
-    /// All tests that a fresh machine can run
+    /// Run all tests that a fresh machine can run
     Test(test::Options),
-    /// Everything that is exhaustive, which takes hours
+    /// Run all exhaustive tests, which takes hours
     Full(full::Options),
-    /// The model tests alone: every lock under loom and shuttle
+    /// Run only the model tests: every lock under loom and shuttle
     Models,
-    /// The pthread conformance suite, under glibc and under every lock
+    /// Run the pthread conformance suite under glibc and under every lock
     Conformance(conformance::Options),
-    /// Parts of the conformance suite while `flashlock run --stats` counts, and proof that each kind of event was
-    /// counted
+    /// Run parts of the conformance suite under `flashlock run --stats`, and check that each kind of event is counted
     Counted,
-    /// Delegated locks from C and C++, as every standard that they support, under gcc and clang
+    /// Test delegated locks in C and C++, with every supported standard, with gcc and clang
     Delegated,
-    /// The torture program, under glibc and under every lock, and a lock that must be caught
+    /// Run the torture program under glibc and under every lock, and under a broken lock, which must fail
     Torture(torture::Options),
-    /// Parts of both suites under locks with options, on an imagined machine, and proof that these did what they are
-    /// for
+    /// Run parts of both suites under locks with options, on an imagined machine, and check that the options take
+    /// effect
     Options,
-    /// The conformance suite together with other allocators
+    /// Run the conformance suite together with other allocators
     Mallocs(mallocs::Options),
-    /// Conformance and torture on other versions of glibc, out of Debian's archive
+    /// Run conformance and torture on other versions of glibc, from Debian's archive
     Glibc(glibc::Options),
-    /// For how many sections of others a thread waits, under the locks that promise a bound
+    /// Count how many critical sections of other threads a thread waits for, under the locks that promise a bound
     Bound(bound::Options),
-    /// What blocked threads cost: CPU time and context switches, under glibc and under every lock
+    /// Measure what blocked threads cost under glibc and under every lock: CPU time and context switches
     Idle(idle::Options),
-    /// Every lock, and every admission policy, under ThreadSanitizer
+    /// Run every lock and every admission policy under ThreadSanitizer
     Races,
-    /// Real programs with checked output, under glibc and under some locks
+    /// Run real programs under glibc and under some locks, and check their output
     Apps(apps::Options),
-    /// Proof by instruction counts that statistics cost nothing when they are off
+    /// Check by instruction counts that unused statistics cost nothing
     Instructions(instructions::Options),
-    /// Proof that uncontended acquisitions and releases execute as many atomic instructions as the catalogue says
+    /// Check that uncontended acquisitions and releases execute as many atomic instructions as the catalogue says
     Atomics(atomics::Options),
-    /// Result files: benchmarks under glibc and under every lock
+    /// Make result files: benchmarks under glibc and under every lock
     Results(results::Options),
-    /// Which lock would have been better: ours beside what programs embed instead, over a grid of sections and threads
+    /// Measure our locks and those that programs embed, over a grid of sections and threads, and show which was better
     Regret(regret::Options),
-    /// The simulator beside what the papers measured, as docs/fidelity.md
+    /// Compare the simulator with what papers measured, and write docs/fidelity.md
     Fidelity(fidelity::Options),
-    /// The Linux kernel with CNA in its spinlock: the patch series of kernel/ applies, compiles, and is tortured in a
-    /// guest
+    /// Test the Linux kernel with CNA in its spinlock: apply the patch series of kernel/, compile it, and torture it in
+    /// a guest
     Kernel(kernel::Options),
-    /// How many steps of a simulation a second of CPU time is enough for, by workload and machine
+    /// Measure the speed of the simulator: steps in a second of CPU time, by workload and machine
     Speed(speed::Options),
-    /// The generated documents: make them, or check that they are up to date
+    /// Make the generated documents, or check that they are up to date
     Docs(docs::Options),
     /// Install the command, the preload library, man pages and completions below a prefix
     Install(packages::install::Options),
-    /// Remove what `install` has installed below a prefix
+    /// Remove what `install` installed below a prefix
     Uninstall(packages::install::Place),
     /// Make an archive that can be unpacked anywhere
     Dist(packages::tarball::Options),
     /// Make a Debian package
     Deb(packages::deb::Options),
-    /// All ways of installing, tried in fresh roots, and what the README says of them
+    /// Try all ways of installing in fresh roots, and check what the README says about them
     Packages(packages::trial::Options),
 }
 

@@ -28,8 +28,8 @@ const GLOBS: [&str; 2] = ["mutex_*", "cond_*"];
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas); without it, under those of which `cargo xtask test`
-    /// runs every check
+    /// Use these locks (may be repeated, or a list with commas); by default those for which `cargo xtask test` runs
+    /// every check
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
 }

@@ -32,7 +32,7 @@ const BASE: [&str; 17] = [
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Also the programs that `cargo xtask apps` runs, or only those of `cargo xtask apps --quick`
+    /// Also install the programs that `cargo xtask apps` runs, or only those of `cargo xtask apps --quick`
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "wide")]
     apps: Option<Apps>,
 }

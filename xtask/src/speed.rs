@@ -22,28 +22,28 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// On these machines, or files that describe some, only (may be repeated, or a list with commas)
+    /// Simulate only these machines (names or files; may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME|FILE", value_delimiter = ',')]
     machine: Vec<String>,
-    /// These workloads only
+    /// Run only these workloads
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     workload: Vec<String>,
-    /// So many threads for each CPU of a machine, but two at least
+    /// The number of threads for each CPU of a machine; at least two threads in all
     #[arg(long, value_name = "SHARE", value_delimiter = ',', default_values_t = [0.125, 0.5, 1.0])]
     share: Vec<f64>,
-    /// Under these locks
+    /// The locks
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["mcs:wait=spin", "cna", "shfl", "tas"])]
     lock: Vec<String>,
-    /// Go on with more seeds until a figure rests on so many seconds of CPU time
+    /// Run more seeds until each figure has so many seconds of CPU time
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     at_least: f64,
     /// Fail if a figure is below so many million steps
     #[arg(long, value_name = "MILLIONS")]
     floor: Option<f64>,
-    /// Count instructions for each step instead, by callgrind, with one seed, and fail if there are more than so many
+    /// Count instructions for each step with callgrind instead, with one seed; fail if there are more than this
     #[arg(long, value_name = "INSTRUCTIONS", conflicts_with_all = ["floor", "at_least"])]
     ceiling: Option<f64>,
-    /// A simulator other than the one that was built last: to compare two
+    /// Another simulator than the one built last, to compare the two
     #[arg(long, value_name = "FILE")]
     simulator: Option<PathBuf>,
 }

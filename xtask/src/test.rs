@@ -20,13 +20,13 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Conformance and torture under the default lock only, and shorter torture
+    /// Run conformance and torture only under the default lock, and torture for a shorter time
     #[arg(long)]
     quick: bool,
-    /// Without the model tests, which `cargo xtask models` runs
+    /// Leave out the model tests, which `cargo xtask models` runs
     #[arg(long)]
     no_models: bool,
-    /// Only the steps whose names contain this (may be repeated)
+    /// Run only the steps whose names contain this (may be repeated)
     #[arg(long, value_name = "TEXT")]
     step: Vec<String>,
 }

@@ -29,24 +29,24 @@ pub(crate) const PREFIX: &str = "torture.";
 pub(crate) struct Options {
     #[command(flatten)]
     chosen: Chosen,
-    /// How many threads each scenario has, one run for each number
+    /// Numbers of threads of a scenario; one run for each number
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = THREADS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// How long each scenario lasts [default: 0.2, with --full 5]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
-    /// Longer runs, and `short-threads` makes at least 100,000 threads
+    /// Run for longer, and let `short-threads` create at least 100,000 threads
     #[arg(long)]
     full: bool,
-    /// Starts the random choices; without it, another one each time
+    /// The seed of random choices; by default another one each time
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     #[arg(skip = Extent::WHOLE)]
     extent: Extent,
     #[arg(skip)]
     exhaustive: bool,
-    /// Only these scenarios
+    /// Run only these scenarios
     #[arg(value_name = "SCENARIO")]
     only: Vec<String>,
 }

@@ -7,43 +7,53 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
+use crate::suggest::nearest;
 use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
+
+/// The width of help texts, in columns.
+pub(crate) const WIDTH: usize = 80;
 
 const EXAMPLES: &str = "\
 Where to begin:
-  flashlock doctor                    can flashlock work here?
-  flashlock doctor PROGRAM            what can it do for this program?
-  flashlock compare                   which lock is best on this machine, in a minute
-  flashlock compare -- PROGRAM        which lock is best for this program
-  flashlock run --stats -- PROGRAM    run it unchanged, then show what its locks did
-  flashlock simulate                  compare locks on a simulated machine of 2 sockets
-  flashlock locks                     which locks there are
+  flashlock doctor                  check whether flashlock works on this system
+  flashlock doctor PROGRAM          show what it can replace in a program
+  flashlock run --stats -- PROGRAM  show what its own locks do
+  flashlock compare -- PROGRAM      find the best lock for the program
+  flashlock compare                 find the best lock on this machine
+  flashlock run -- PROGRAM          run the program with the default lock
+  flashlock locks                   list the locks
+  flashlock simulate                compare locks on a simulated machine
 ";
 /// The environment variables for the help of several verbs.
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
-  FLASHLOCK               the lock, where --lock is not given
-  FLASHLOCK_RW            the readers-writer lock, where --rw is not given
-  FLASHLOCK_TOPOLOGY      NODESxCORESxSMT: the locks assume such a machine (for tests)
-  FLASHLOCK_PRELOAD_PATH  where libflashlock_preload.so is, if not installed
+  FLASHLOCK               the lock, unless --lock is given
+  FLASHLOCK_RW            the readers-writer lock, unless --rw is given
+  FLASHLOCK_PRELOAD_PATH  the path of libflashlock_preload.so, or its directory
+  FLASHLOCK_TOPOLOGY      for tests: an imagined machine, NODESxCORESxSMT
   FLASHLOCK_STATS_FD      set by run --stats for the program; do not set it
-  LD_PRELOAD              kept, after flashlock's library
-  NO_COLOR                no colours, unless --color=always
-  COLUMNS                 width of output that does not go to a terminal
+  FLASHLOCK_RCL           delegated locks: which server runs which lock
+  FLASHLOCK_RCL_CONFIG    delegated locks: a TOML file with servers and locks
+  FLASHLOCK_RCL_TRACE     delegated locks: a file for decisions; - is stderr
+  LD_PRELOAD              other libraries in it are kept, after flashlock's
+  NO_COLOR                no colours, unless --color=always is given
+  COLUMNS                 the width of output that does not go to a terminal
+  (Delegated locks: those of programs that use libflashlock_rcl or the crate
+  flashlock-delegation; see docs/delegation.md.)
 ";
 const STATUS: &str = "\
-Exit status: 0 success, 1 a failure, or a problem was found, 2 wrong usage.
-`flashlock run` ends as the program ended. `flashlock compare` has more statuses:
-see its help.";
-const HINT: &str = "'flashlock --help' shows where to begin; 'flashlock VERB --help' describes a verb.";
+Exit status: 0 success; 1 failure, or a problem was found; 2 wrong usage.
+'flashlock run' ends as the program ended. 'flashlock compare' has further
+statuses; see its help.";
+const HINT: &str = "'flashlock --help' shows where to begin. 'flashlock help VERB' describes a verb.";
 
 /// Faster pthread locks for unmodified programs
 ///
-/// flashlock replaces the pthread locks of a dynamically linked program when the program starts: no root, no source, no
-/// relinking. It is for programs whose locks stop scaling: with more threads than CPUs, with one lock that many threads
-/// want, or on machines with several NUMA nodes.
+/// flashlock replaces the pthread locks of a dynamically linked program when the program starts. It needs no root, no
+/// source code and no relinking. It helps programs whose locks do not scale: with more threads than CPUs, with one lock
+/// that many threads want, or on a machine with several NUMA nodes.
 #[derive(Parser)]
-#[command(name = "flashlock", version, max_term_width = 100)]
+#[command(name = "flashlock", version, max_term_width = WIDTH)]
 #[command(after_help = HINT, after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -109,15 +119,17 @@ fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Removes hidden verbs from the verbs that an error message suggests.
+/// Suggests a verb for an unknown one: the nearest one that is not hidden.
 fn suggest_visible_verbs(error: &mut clap::Error) {
-    let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else { return };
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return };
     let command = Cli::command();
-    let is_hidden = |name: &str| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
-    let visible: Vec<String> = suggested.iter().filter(|name| !is_hidden(name)).cloned().collect();
-    match visible.is_empty() {
-        true => error.remove(ContextKind::SuggestedSubcommand),
-        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible)),
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    match nearest(unknown, visible) {
+        None => error.remove(ContextKind::SuggestedSubcommand),
+        Some(verb) => {
+            let suggested = ContextValue::Strings(vec![verb.to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, suggested)
+        }
     };
 }
 
@@ -142,6 +154,9 @@ fn wanted_color(words: &[OsString]) -> When {
 mod tests {
     use super::*;
     use crate::preload;
+    use flashlock_delegation::{adapt::governor, config};
+    use flashlock_locks::catalogue::DEFAULT;
+    use flashlock_locks::rw::catalogue::RW_DEFAULT;
     use flashlock_native::{settings, stats};
 
     #[test]
@@ -166,6 +181,9 @@ mod tests {
             stats::ENV,
             preload::ENV_PATH,
             preload::LD_PRELOAD,
+            config::ENV_LOCKS,
+            config::ENV_FILE,
+            governor::ENV_TRACE,
         ] {
             assert!(ENVIRONMENT.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
         }
@@ -180,6 +198,40 @@ mod tests {
         assert!(help.lines().count() <= 100, "{} lines:\n{help}", help.lines().count());
         assert!(!help.contains("(;") && !help.contains("()") && !help.contains(": ;"), "{help}");
         assert!(help.contains(ENVIRONMENT) && help.contains("flashlock locks NAME"), "{help}");
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for default in [DEFAULT.info().name, RW_DEFAULT.info().name] {
+            assert!(words.contains(&format!("If that is not set: {default}, or glibc")), "{default}: {help}");
+        }
+    }
+
+    #[test]
+    fn help_fits_the_screen() {
+        let mut command = Cli::command();
+        command.build();
+        let check = |command: &mut clap::Command| {
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > WIDTH).collect();
+                assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+            }
+            // Longer lines would be wrapped, which breaks their columns.
+            let end = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            let long: Vec<&str> = end.lines().filter(|line| line.chars().count() > WIDTH).collect();
+            assert!(long.is_empty(), "{}: {long:#?}", command.get_name());
+        };
+        check(&mut command);
+        command.get_subcommands_mut().filter(|verb| !verb.is_hide_set()).for_each(check);
+    }
+
+    #[test]
+    fn a_mistyped_verb_is_guessed_at() {
+        for (typed, meant) in [("rnu", Some("run")), ("comprae", Some("compare")), ("self-tset", None)] {
+            let mut error = Cli::command().try_get_matches_from(["flashlock", typed]).unwrap_err();
+            suggest_visible_verbs(&mut error);
+            let text = error.render().to_string();
+            assert_eq!(text.contains("similar subcommand"), meant.is_some(), "{text}");
+            assert!(meant.is_none_or(|meant| text.contains(&format!("'{meant}'"))), "{text}");
+        }
     }
 
     #[test]

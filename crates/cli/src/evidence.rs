@@ -22,7 +22,7 @@ use crate::json;
 use crate::screen::{HEADING, styled};
 
 /// The heading, wherever the figures are shown.
-pub(crate) const TITLE: &str = "What the default lock decides by";
+pub(crate) const TITLE: &str = "Costs by which the default lock decides";
 /// The kind of result; docs/cli/json.md describes its fields.
 const SCHEMA: &str = "flashlock.evidence";
 /// The version of its schema.
@@ -85,7 +85,7 @@ impl Evidence {
                 unit: "ns",
                 reckoned: 1.0,
                 reckoned_unit: "step",
-                decides: "the unit of the time between two looks at the lock",
+                decides: "a polling thread counts time between two looks at the lock in pauses",
             },
             Cost {
                 what: "line transfer",
@@ -93,8 +93,8 @@ impl Evidence {
                 unit: "ns",
                 reckoned: evidence::transfer_cost(1).max(1).into(),
                 reckoned_unit: "steps",
-                decides: "when a thread that found the lock free looks again before it takes it: a line comes from \
-                          another CPU",
+                decides: "a thread that finds the lock free waits and looks again; the time for that depends on how \
+                          long a cache line takes from another CPU",
             },
             Cost {
                 what: "wake-up",
@@ -102,34 +102,40 @@ impl Evidence {
                 unit: "µs",
                 reckoned: <Native as Machine>::sleep_cost().into(),
                 reckoned_unit: "µs",
-                decides: "how long a thread stays awake: a sleep costs the wake-up, and the call that wakes",
+                decides: "how long a thread stays awake; a sleep costs the wake-up and the system call for it",
             },
         ];
         let budget = |what, value, unit, follows, decides| Budget { what, value, unit, follows, decides };
         let budgets = [
-            budget("second look", second, "steps", true, "the time that the lock's line takes to come and to go back"),
+            budget(
+                "second look",
+                second,
+                "steps",
+                true,
+                "the time between two looks: the lock's cache line travels to this CPU and back",
+            ),
             budget(
                 "patience",
                 patience::<Native>(),
                 "µs",
                 true,
-                "an arrival offers its CPU for so long before it sleeps: ten sleeps' cost, 100 to 1,000 µs",
+                "how long a newcomer offers its CPU before it sleeps: ten times a sleep's cost, from 100 to 1,000 µs",
             ),
-            budget("polling", SPIN, "µs", false, "an arrival polls for so long before that"),
+            budget("polling", SPIN, "µs", false, "how long a newcomer polls before that"),
             budget(
                 "nap",
                 NAP,
                 "µs",
                 false,
-                "the first waiter sleeps so long at a time while others use a hot lock; then twice as long, and so on",
+                "how long the head sleeps at first while others use a hot lock; each further nap takes twice as long",
             ),
-            budget("longest nap", LONGEST_NAP, "µs", false, "but never longer"),
+            budget("longest nap", LONGEST_NAP, "µs", false, "how long such a nap takes at most"),
             budget(
                 "bound",
                 Tunables::DEFAULT.bound_us,
                 "µs",
                 false,
-                "a waiter that has waited so long is handed the lock, unless you choose another bound=",
+                "after this time, the head is handed the lock (bound=)",
             ),
         ];
         Self { costs, budgets }
@@ -137,15 +143,15 @@ impl Evidence {
 
     /// The figures as text.
     pub(crate) fn text(&self, width: u16) -> String {
-        let mut costs = table::new(["cost", "here", "the lock reckons with", "and decides by that"], width);
+        let mut costs = table::new(["cost", "measured", "the lock uses", "what for"], width);
         table::numbers(&mut costs, [1, 2]);
         for cost in &self.costs {
             costs.add_row([cost.what, &cost.here(), &cost.reckoned(), cost.decides]);
         }
-        let mut budgets = table::new(["budget", "here", "what it is"], width);
+        let mut budgets = table::new(["limit", "here", "what it is"], width);
         table::numbers(&mut budgets, [1]);
         for budget in &self.budgets {
-            let fixed = if budget.follows { "" } else { " (on every machine)" };
+            let fixed = if budget.follows { "" } else { " (the same on every machine)" };
             budgets.add_row([budget.what, &budget.here(), &format!("{}{fixed}", budget.decides)]);
         }
         format!("{}\n\n{}\n{}", styled(HEADING, TITLE), table::text(&costs), table::text(&budgets))
@@ -159,7 +165,7 @@ impl Evidence {
     /// For `flashlock doctor`: the costs, and the limits that follow from them.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let costs = self.costs.iter().map(|cost| {
-            let text = format!("{}; the lock reckons with {}: {}", cost.here(), cost.reckoned(), cost.decides);
+            let text = format!("{} (the lock uses {}): {}", cost.here(), cost.reckoned(), cost.decides);
             Finding::ok(cost.what, text)
         });
         let budgets = self.budgets.iter().filter(|budget| budget.follows);

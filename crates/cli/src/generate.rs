@@ -8,7 +8,7 @@ use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
 use flashlock_locks::machine::event::Event;
 
-use crate::args::Cli;
+use crate::args::{Cli, WIDTH};
 use crate::failure::Failure;
 use crate::screen;
 
@@ -18,7 +18,7 @@ use crate::screen;
 pub(crate) struct Args {
     /// What to write
     what: What,
-    /// Where; made if it does not exist
+    /// The directory; it is made if it does not exist
     #[arg(value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
 }
@@ -29,7 +29,7 @@ enum What {
     Man,
     /// For bash, zsh and fish
     Completions,
-    /// One page for each verb, and one for the events
+    /// A page for each verb, and one for the events
     Markdown,
 }
 
@@ -58,7 +58,7 @@ fn visible() -> clap::Command {
         .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
         .subcommand_required(true)
-        .max_term_width(100);
+        .max_term_width(WIDTH);
     if let Some(about) = whole.get_about() {
         command = command.about(about.clone());
     }
@@ -83,11 +83,11 @@ const MADE: &str = "<!-- Made by `flashlock generate markdown`; do not edit. -->
 /// The reference: the output of `--help`, page by page, and the list of events.
 fn markdown(directory: &Path) -> io::Result<()> {
     fs::write(directory.join("events.md"), events())?;
-    let mut command = visible().term_width(90);
+    let mut command = visible().term_width(WIDTH);
     command.build();
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let mut links: String = verbs.iter().map(|verb| format!("- [flashlock {verb}](flashlock-{verb}.md)\n")).collect();
-    links.push_str("- [the events that are counted](events.md)\n");
+    links.push_str("- [events that are counted](events.md)\n");
     let page = |title: &str, command: &mut clap::Command| {
         let help = command.render_long_help().to_string();
         let help: String = help.lines().map(|line| format!("{}\n", line.trim_end())).collect();
@@ -106,5 +106,5 @@ fn markdown(directory: &Path) -> io::Result<()> {
 fn events() -> String {
     let rows = Event::ALL.iter().map(|event| format!("| `{}` | {} |\n", event.name(), event.describe()));
     let rows: String = rows.collect();
-    format!("{MADE}# The events that are counted\n\n| name in JSON | what it counts |\n|---|---|\n{rows}")
+    format!("{MADE}# Events that are counted\n\n| name in JSON | what it counts |\n|---|---|\n{rows}")
 }

@@ -95,12 +95,12 @@ pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
             return cannot(NOT_FOUND, &"there is no such file");
         }
         Err(NoProgram::Missing) => {
-            return cannot(NOT_FOUND, &"it is not in PATH; give a path, such as ./NAME, to what is elsewhere");
+            return cannot(NOT_FOUND, &"it is not in PATH; if it is elsewhere, give its path, such as ./NAME");
         }
         Err(NoProgram::Directory(_)) => return cannot(NOT_EXECUTABLE, &"it is a directory"),
         Err(NoProgram::NotExecutable(file)) => {
             let it = if file == Path::new(name) { "it".to_owned() } else { file.display().to_string() };
-            let why = format!("{it} may not be executed; if it is a program or a script, chmod +x allows that");
+            let why = format!("{it} is not executable; if it is a program or a script, run chmod +x on it");
             return cannot(NOT_EXECUTABLE, &why);
         }
     };
@@ -121,7 +121,7 @@ impl Program {
     /// starts.
     pub(crate) fn warn(&self) {
         if let Some(why) = self.out_of_reach() {
-            screen::complain(Some("warning"), &format!("{why}; see flashlock doctor {}", self.name.display()));
+            screen::complain(Some("warning"), &format!("{why}; for details: flashlock doctor {}", self.name.display()));
         }
     }
 }
@@ -138,8 +138,8 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
         match elf::read(&path) {
             Err(error) => {
                 inspection.findings.extend(privileges(&path));
-                let text = format!("cannot be read: {}", screen::reason(&error));
-                let advice = "run doctor as a user who can read the file; flashlock works if it is dynamically linked";
+                let text = format!("it cannot be read: {}", screen::reason(&error));
+                let advice = "run doctor as a user who can read the file; if the program is dynamically linked, flashlock works for it";
                 inspection.findings.push(Finding::warn("file", text, advice));
             }
             Ok(Image::Script(interpreter, argument)) => {
@@ -162,7 +162,7 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
             Ok(image) => {
                 if let Some(what) = unrunnable(&image).filter(|_| !other_formats_are_registered()) {
                     let is_script = !inspection.findings.is_empty();
-                    let script = if is_script { "it is a script, and of its interpreter: " } else { "" };
+                    let script = if is_script { "it is a script, and its interpreter cannot be run: " } else { "" };
                     return Err(Unrunnable(NOT_EXECUTABLE, format!("{script}{what}")));
                 }
                 inspection.findings.push(not_for_us(&image));
@@ -170,7 +170,10 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
         }
         return Ok(inspection);
     }
-    Err(Unrunnable(NOT_EXECUTABLE, "it is a script whose interpreter is a script, and so on without end".into()))
+    Err(Unrunnable(
+        NOT_EXECUTABLE,
+        "it is a script whose interpreter is a script, and so on; more than 4 levels are not followed".into(),
+    ))
 }
 
 /// `/usr/bin/env [-S] [NAME=VALUE…] PROGRAM` stands for the program in PATH.
@@ -185,9 +188,9 @@ fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, 
     let found = if wanted == direct { search::executable(direct.to_owned()) } else { search::program(wanted) };
     found.map_err(|why| {
         let (code, what) = match why {
-            NoProgram::Missing => (NOT_FOUND, "is not there"),
+            NoProgram::Missing => (NOT_FOUND, "does not exist"),
             NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory"),
-            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "may not be executed"),
+            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "is not executable"),
         };
         Unrunnable(code, format!("it is a script, and its interpreter '{}' {what}", wanted.display()))
     })
@@ -222,12 +225,12 @@ fn not_for_us(image: &Image) -> Finding {
     match image {
         Image::Foreign(bits, architecture) => Finding::problem(
             "file",
-            format!("it is a {bits}-bit program for {architecture}, into which the preload library cannot be loaded"),
+            format!("it is a {bits}-bit program for {architecture}, which cannot load the preload library"),
             "use a build of the program for this machine",
         ),
         Image::Broken(what) => broken(what),
         Image::Unloadable(what) => broken(what),
-        _ => Finding::problem("file", NEITHER, "name the program that runs it"),
+        _ => Finding::problem("file", NEITHER, "run it by the program that interprets it"),
     }
 }
 
@@ -236,16 +239,16 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     match elf.interpreter.as_deref() {
         None => findings.push(Finding::problem(
             "linking",
-            "it is statically linked, and there is no dynamic linker that could replace them",
+            "it is statically linked, so no dynamic linker can replace them",
             if elf.is_go {
-                "Go programs use no pthread locks; flashlock can do nothing for them"
+                "flashlock cannot help Go programs: they use no pthread locks"
             } else {
                 "link it dynamically"
             },
         )),
         Some(linker) if linker.contains("ld-musl") => findings.push(Finding::problem(
             "linking",
-            format!("it is linked with musl ({linker}), whose locks are laid out differently"),
+            format!("it is linked with musl ({linker}), whose locks have another layout"),
             "use a build of the program for glibc",
         )),
         Some(linker) => {
@@ -257,16 +260,16 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     if elf.is_go && elf.interpreter.is_some() {
         findings.push(Finding::warn(
             "language",
-            "a Go program: its sync.Mutex is the Go runtime's own and is not replaced",
-            "only locks of C libraries that it calls are affected",
+            "a Go program: its sync.Mutex belongs to the Go runtime and is not replaced",
+            "only the locks of C libraries that it calls are replaced",
         ));
     }
     if elf.exports.iter().any(|name| name == "pthread_mutex_lock") && elf.interpreter.is_some() {
         findings.push(Finding::problem(
             "symbols",
-            "it defines pthread_mutex_lock itself, which comes before any preloaded one (a sanitizer, or a lock \
+            "it defines pthread_mutex_lock itself, which takes precedence over a preloaded one (a sanitizer or a lock \
              library)",
-            "use a build without ThreadSanitizer or its own locks",
+            "use a build without ThreadSanitizer and without locks of its own",
         ));
     }
     findings
@@ -288,8 +291,8 @@ fn privileges(path: &Path) -> Option<Finding> {
     };
     Some(Finding::problem(
         "privileges",
-        format!("{} {what}, so the dynamic linker ignores LD_PRELOAD for it", path.display()),
-        "run flashlock as the user whose privileges the program takes",
+        format!("{} {what}, so the dynamic linker ignores LD_PRELOAD", path.display()),
+        "run flashlock as the user whose privileges the program gets",
     ))
 }
 
@@ -318,9 +321,9 @@ mod tests {
             assert!(inspection.program.is_some());
         }
         for (text, code, said) in [
-            ("#!/no/such/interpreter\n", NOT_FOUND, "is not there"),
-            ("#!/usr/bin/env no-such-program\n", NOT_FOUND, "'no-such-program' is not there"),
-            ("#!/dev/null\n", NOT_EXECUTABLE, "may not be executed"),
+            ("#!/no/such/interpreter\n", NOT_FOUND, "does not exist"),
+            ("#!/usr/bin/env no-such-program\n", NOT_FOUND, "'no-such-program' does not exist"),
+            ("#!/dev/null\n", NOT_EXECUTABLE, "is not executable"),
             ("#!/tmp\n", NOT_EXECUTABLE, "is a directory"),
         ] {
             fs::write(&script, text).unwrap();
@@ -334,7 +337,7 @@ mod tests {
         }
         fs::write(&script, format!("#!{}\n", script.display())).unwrap();
         fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(inspect(&script).is_err_and(|Unrunnable(_, why)| why.contains("without end")));
+        assert!(inspect(&script).is_err_and(|Unrunnable(_, why)| why.contains("not followed")));
         fs::remove_file(&script).unwrap();
     }
 
@@ -344,7 +347,7 @@ mod tests {
             ("no-such-program-here", 127, "it is not in PATH"),
             ("/no/such/program", 127, "there is no such file"),
             ("/", 126, "it is a directory"),
-            ("/dev/null", 126, "it may not be executed"),
+            ("/dev/null", 126, "it is not executable"),
         ] {
             let Err(failure) = program(OsStr::new(name)) else { panic!("{name}") };
             assert_eq!(failure.code(), code, "{name}");

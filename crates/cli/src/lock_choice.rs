@@ -58,7 +58,7 @@ impl LockChoice {
     /// Parses a text. `from` says in errors where the text was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         if text.is_empty() {
-            return Err(bad(text, from, &format!("names no lock; known are: {}", known())));
+            return Err(bad(text, from, &format!("names no lock; known locks: {}", known())));
         }
         let choice = settings::parse_here(text).map_err(|error| bad(text, from, &explain(&error, &[])))?;
         Ok(Self { text: text.to_owned(), choice })
@@ -93,7 +93,7 @@ impl RwUnder {
             return Ok(Self::Glibc);
         }
         if text.is_empty() {
-            return Err(bad(text, from, &format!("names no lock; known are: {}", known_rw())));
+            return Err(bad(text, from, &format!("names no lock; known locks: {}", known_rw())));
         }
         let choice = settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone());
         choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
@@ -165,21 +165,25 @@ impl Locks {
 /// A variable's value, if it is set.
 fn inherited(name: &str) -> Result<Option<String>, Failure> {
     let Some(text) = std::env::var_os(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let not_text = |text: OsString| Failure::usage(format_args!("{name}='{}': is not UTF-8", text.to_string_lossy()));
+    let not_text =
+        |text: OsString| Failure::usage(format_args!("{name}='{}': the value is not UTF-8", text.to_string_lossy()));
     text.into_string().map(Some).map_err(not_text)
 }
 
 /// Whether a text names glibc's own locks, which have no options.
 fn is_glibc(text: &str, from: &str) -> Result<bool, Failure> {
     match text.split_once(':') {
-        Some((settings::GLIBC, _)) => Err(bad(text, from, "glibc's own locks take no options")),
+        Some((settings::GLIBC, _)) => Err(bad(text, from, "glibc's locks have no options")),
         _ => Ok(text == settings::GLIBC),
     }
 }
 
 /// The failure for a wrong text.
 fn bad(text: &str, from: &str, what: &str) -> Failure {
-    Failure::usage(format_args!("{from} '{text}': {what} (flashlock locks describes them)"))
+    let name = text.split(':').next().unwrap_or_default();
+    let is_known = LockId::from_name(name).is_some() || RwId::from_name(name).is_some();
+    let about = if is_known { format!(" {name}") } else { String::new() };
+    Failure::usage(format_args!("{from} '{text}': {what}; see 'flashlock locks{about}'"))
 }
 
 /// Explains a wrong choice, and suggests what the user may have meant: a known name or one of `others`. If nothing is
@@ -192,11 +196,11 @@ pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
         BadChoice::Lock(name) | BadChoice::RwLock(name) if others.contains(&name) => None,
         BadChoice::Lock(name) if others.is_empty() && RwId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
-            Some(format!("unknown lock '{name}'; it is a readers-writer lock: flashlock run --rw {name}"))
+            Some(format!("'{name}' is a readers-writer lock; use it with: flashlock run --rw {name}"))
         }
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
-            Some(format!("unknown readers-writer lock '{name}'; it is a lock for mutexes: flashlock run --lock {name}"))
+            Some(format!("'{name}' is a lock for mutexes; use it with: flashlock run --lock {name}"))
         }
         BadChoice::Lock(name) => did_you_mean(name, mutexes().chain(others.iter().copied()))
             .map(|meant| format!("unknown lock '{name}'; {meant}")),
@@ -243,14 +247,14 @@ pub(crate) fn known_standalone() -> String {
 pub(crate) fn explained(option: &OptionInfo) -> String {
     let OptionInfo { unit, meaning, least, most, default, words, .. } = option;
     match option.word(*default) {
-        Some(default) => format!("{unit} {meaning}: {} (default {default})", words.join(", ")),
-        None => format!("{unit} {meaning}: {least} to {most} (default {default})"),
+        Some(default) => format!("{unit} {meaning}: {} (default: {default})", words.join(", ")),
+        None => format!("{unit} {meaning}: {least} to {most} (default: {default})"),
     }
 }
 
 /// The same for an order.
 pub(crate) fn explained_order(order: &OrderInfo) -> String {
-    format!("in which order {} are called: {} (default fifo)", order.meaning, Order::SYNTAX)
+    format!("order in which {} are woken: {} (default: fifo)", order.meaning, Order::SYNTAX)
 }
 
 /// The topology in `FLASHLOCK_TOPOLOGY`, if it is set; an error if it is invalid.
@@ -261,7 +265,7 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
     let parsed = text.to_str().and_then(settings::parse_topology);
     parsed.map(Some).ok_or_else(|| {
         Failure::usage(format_args!(
-            "{}='{}': is not NODESxCORESxSMT, three numbers from 1 to 4096 such as 2x18x2; correct or unset it",
+            "{}='{}' is not NODESxCORESxSMT (three numbers from 1 to 4096, such as 2x18x2); correct or unset it",
             settings::ENV_TOPOLOGY,
             text.to_string_lossy()
         ))
@@ -303,7 +307,7 @@ impl TypedValueParser for LockNames {
         let mutexes = self.mutexes.iter().map(|lock| &lock.facts);
         let rw_locks = self.rw_locks.iter().map(|lock| &lock.facts);
         let facts = mutexes.chain(rw_locks).chain(self.apart.iter().map(|lock| &lock.facts));
-        let glibc = self.glibc.then(|| PossibleValue::new(settings::GLIBC).help("the locks that the program has"));
+        let glibc = self.glibc.then(|| PossibleValue::new(settings::GLIBC).help("the program's own locks"));
         Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title)).chain(glibc)))
     }
 }
@@ -317,13 +321,13 @@ mod tests {
         let failure = LockChoice::parse("nothing", "--lock").unwrap_err();
         assert_eq!(failure.code(), 2);
         let text = failure.to_string();
-        assert!(text.starts_with("--lock 'nothing': unknown lock 'nothing'; known are: tas"), "{text}");
+        assert!(text.starts_with("--lock 'nothing': unknown lock 'nothing'; known locks: tas"), "{text}");
         let failure = LockChoice::parse("tas:bound=5", "--lock").unwrap_err().to_string();
         assert!(
-            failure.starts_with("--lock 'tas:bound=5': lock tas takes no option 'bound'; it takes: wait"),
+            failure.starts_with("--lock 'tas:bound=5': lock tas has no option 'bound'; its options: wait"),
             "{failure}"
         );
-        assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known are: tas"));
+        assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known locks: tas"));
     }
 
     #[test]
@@ -333,20 +337,24 @@ mod tests {
             ("SHFL", "did you mean 'shfl'?"),
             ("mcx", "did you mean 'mcs'?"),
             ("Glibc", "did you mean 'glibc'?"),
-            ("cst-rw", "it is a readers-writer lock: flashlock run --rw cst-rw"),
+            ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
             ("shfl:buond=5", "did you mean 'bound'?"),
             ("mcs:wait=prak", "did you mean 'park'?"),
             ("shfl:policy=nmua", "did you mean 'numa'?"),
-            ("glibc:wait=park", "take no options"),
+            ("glibc:wait=park", "have no options"),
         ] {
             assert!(said(text).contains(meant), "{text}: {}", said(text));
         }
         // If a name is similar to a known one, the message does not list all names.
-        assert!(!said("mcx").contains("known are"), "{}", said("mcx"));
+        assert!(!said("mcx").contains("known locks"), "{}", said("mcx"));
         let rw = |text: &str| RwUnder::parse(text, "--rw").unwrap_err().to_string();
-        assert!(rw("mcs").contains("it is a lock for mutexes: flashlock run --lock mcs"), "{}", rw("mcs"));
+        assert!(
+            rw("mcs").contains("'mcs' is a lock for mutexes; use it with: flashlock run --lock mcs"),
+            "{}",
+            rw("mcs")
+        );
         assert!(rw("cst-wr").contains("did you mean 'cst-rw'?"), "{}", rw("cst-wr"));
-        assert!(rw("nothing").contains("known are: futex-rw"), "{}", rw("nothing"));
+        assert!(rw("nothing").contains("known locks: futex-rw"), "{}", rw("nothing"));
         assert!(rw("").contains("names no lock"));
     }
 

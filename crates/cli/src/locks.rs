@@ -16,20 +16,20 @@ use crate::suggest::did_you_mean;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashlock locks
-  flashlock locks shfl
-  flashlock locks shfl-rw
-  flashlock locks cc-synch
+  flashlock locks          list all locks
+  flashlock locks shfl     describe a lock, with its options
+  flashlock locks shfl-rw  describe a readers-writer lock
   flashlock locks --json | jq -r '.[] | select(.numa_aware) | .name'";
 
 /// List the locks, or describe one
 ///
-/// The locks that `flashlock run` takes, as `--lock` and as `--rw`, with their cost, their fairness, and where they
-/// come from. Then the locks that `run` cannot use, and why.
+/// Lists the locks for `flashlock run --lock` and `--rw`: their size, their cost and what they are. Then it lists the
+/// locks that `run` cannot use, and why. With NAME, it describes one lock: its fairness, its options, its limits, and
+/// where it comes from.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The lock to describe; all are listed without it
+    /// The lock to describe; without it, all locks are listed
     #[arg(value_parser = LockNames::ANY, hide_possible_values = true)]
     name: Option<String>,
 
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// All ways of waiting.
+const ANY_WAIT: &[&str] = &["stp", "spin", "park", "umwait"];
 
 /// A lock of any of the lists.
 #[derive(Clone, Copy)]
@@ -86,13 +89,13 @@ impl Lock {
     fn atomics_explained(self) -> String {
         match self {
             Self::Mutex(lock) => {
-                format!("{} to acquire, {} to release, uncontended", lock.atomics_lock, lock.atomics_unlock)
+                format!("{} to acquire, {} to release (uncontended)", lock.atomics_lock, lock.atomics_unlock)
             }
             Self::Rw(lock) => format!(
-                "{} to acquire for reading and release, {} for writing, uncontended",
+                "{} to acquire and release for reading, {} for writing (uncontended)",
                 lock.atomics_read, lock.atomics_write
             ),
-            Self::Apart(lock) => format!("{} for a section, uncontended", lock.atomics),
+            Self::Apart(lock) => format!("{} for a critical section (uncontended)", lock.atomics),
         }
     }
 
@@ -220,13 +223,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let text = match args.name.as_deref() {
         Some(name) => {
             let lock = Lock::from_name(name).ok_or_else(|| {
-                let known_locks = || format!("known are: {} {} {}", known(), known_rw(), known_standalone());
+                let known_locks = || format!("known locks: {} {} {}", known(), known_rw(), known_standalone());
                 let all = Lock::all().map(|lock| lock.facts().name);
                 let what = match name {
                     settings::GLIBC => "glibc's lock is the one that programs use without flashlock".to_owned(),
                     _ => did_you_mean(name, all).unwrap_or_else(known_locks),
                 };
-                Failure::usage(format_args!("unknown lock '{name}'; {what} (flashlock locks lists them)"))
+                Failure::usage(format_args!("unknown lock '{name}'; {what}"))
             })?;
             if args.json { json::text(&Row::from(lock))? } else { describe(lock, width) }
         }
@@ -243,9 +246,9 @@ fn list(width: u16) -> String {
     let apart = list_of("not for run", STANDALONE.iter().map(Lock::Apart), width);
     let label = STANDALONE.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
     let reasons: String = STANDALONE.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
-    let legend = "* the default. bytes: of state in the lock. atomics: read-modify-writes to acquire + release it \
-                  without contention; for readers-writer locks, and those not for run, the sum. To describe one lock: \
-                  flashlock locks NAME";
+    let legend = "* the default. bytes: the size of a lock. atomics: read-modify-writes to acquire + release it without \
+                  contention (in the second and third table: the sum). wait=: how waiters wait: stp (spin-then-park), \
+                  spin, park or umwait. To describe one lock with its options: flashlock locks NAME";
     format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 
@@ -260,7 +263,7 @@ fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String 
             facts.bytes.to_string(),
             lock.atomics(),
             yes(facts.numa_aware).to_owned(),
-            facts.waits.join(" "),
+            if facts.waits == ANY_WAIT { "any".to_owned() } else { facts.waits.join(" ") },
             facts.title.to_owned(),
         ]);
     }
@@ -277,8 +280,8 @@ fn describe(lock: Lock, width: u16) -> String {
     let mut say = |name: &str, text: String| fields.push((name.to_owned(), text));
     if let Lock::Mutex(lock) = lock {
         let strict = match lock.strict {
-            true => "yes: a waiter that is not running, such as one stopped in a signal handler, stops the queue",
-            false => "no: a running thread may go first while the next waiter is not running",
+            true => "yes: a waiter that does not run (such as one stopped in a signal handler) stops the queue",
+            false => "no: a running thread may go first while the next waiter does not run",
         };
         say("strict", strict.to_owned());
     }
@@ -287,7 +290,7 @@ fn describe(lock: Lock, width: u16) -> String {
     say("atomics", lock.atomics_explained());
     say("try it", lock.trial());
     say("wait=", format!("{} (the first is the default)", facts.waits.join(", ")));
-    let shared = if matches!(lock, Lock::Rw(_)) { "; holds for mutexes, too" } else { "" };
+    let shared = if matches!(lock, Lock::Rw(_)) { "; applies to mutexes, too" } else { "" };
     for option in facts.options.iter().map(|option| option.info()) {
         say(&format!("{}=", option.name), format!("{}{shared}", explained(option)));
     }
@@ -296,13 +299,15 @@ fn describe(lock: Lock, width: u16) -> String {
             say(&format!("{}=", order.name), explained_order(order));
         }
     }
-    for exception in facts.exceptions() {
-        say("cannot", format!("{}: {}", exception.check, exception.reason));
+    let exceptions: Vec<&Exception> = facts.exceptions().collect();
+    for alike in exceptions.chunk_by(|a, b| a.reason == b.reason) {
+        let checks: Vec<&str> = alike.iter().map(|exception| exception.check).collect();
+        say("limit", format!("{} (checks: {})", alike[0].reason, checks.join(", ")));
     }
     if let Lock::Apart(lock) = lock {
-        say("cannot", format!("be used by flashlock run: {}", lock.apart));
-    } else if facts.exceptions().next().is_none() {
-        say("cannot", "no known failure: it can do what glibc's lock can".to_owned());
+        say("limit", format!("flashlock run cannot use it: {}", lock.apart));
+    } else if exceptions.is_empty() {
+        say("limit", "none known: it can do all that glibc's lock can".to_owned());
     }
     let mark = if lock.is_default() { " (default)" } else { "" };
     let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -31,7 +31,7 @@ impl<'a> Writable<'a> {
 
 /// Parses the path of a picture on a command line.
 pub(crate) fn picture(text: &str) -> Result<PathBuf, String> {
-    ends_in("svg", text, "a picture is SVG: name a file that ends in .svg (other programs make other formats of it)")
+    ends_in("svg", text, "pictures are SVG: name a file that ends in .svg (other programs can convert it)")
 }
 
 /// Parses the path of a file to write. Another extension shows that the path is of something else, such as a machine's

@@ -29,7 +29,7 @@ fn find_among(explicit: Option<&Path>, command: Option<&Path>) -> Result<PathBuf
         let file = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
         if !file.is_file() {
             return Err(Failure::new(format_args!(
-                "cannot find {FILE}: {ENV_PATH}={} is no such file; correct or unset it",
+                "cannot find {FILE}: {ENV_PATH}={} does not exist; correct or unset it",
                 path.display()
             )));
         }
@@ -45,9 +45,9 @@ fn find_among(explicit: Option<&Path>, command: Option<&Path>) -> Result<PathBuf
     }
     let searched: Vec<String> = places.iter().map(|file| file.display().to_string()).collect();
     Err(Failure::new(format_args!(
-        "cannot find {FILE}: searched {}; install it in one of these places, or set {ENV_PATH} to where it is",
+        "cannot find {FILE}: searched {}; install it in one of these places, or set {ENV_PATH} to its path",
         if searched.is_empty() {
-            "nowhere, for this command's own place is unknown".into()
+            "nowhere, because the path of this command is unknown".into()
         } else {
             searched.join(" and ")
         }
@@ -62,8 +62,8 @@ fn absolute(file: PathBuf) -> PathBuf {
 fn linkable(file: PathBuf) -> Result<PathBuf, Failure> {
     if file.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b':')) {
         return Err(Failure::new(format_args!(
-            "cannot preload {}: the dynamic linker takes no path with blanks or colons; \
-             copy the library to a path without, and set {ENV_PATH} to it",
+            "cannot preload {}: LD_PRELOAD cannot contain a path with spaces or colons; \
+             copy the library to another path, and set {ENV_PATH} to that",
             file.display()
         )));
     }
@@ -130,14 +130,14 @@ mod tests {
             assert!(error.contains(place), "{error}");
         }
         let error = find_among(Some(Path::new("/nowhere")), None).unwrap_err().to_string();
-        assert!(error.contains("FLASHLOCK_PRELOAD_PATH=/nowhere is no such file"), "{error}");
+        assert!(error.contains("FLASHLOCK_PRELOAD_PATH=/nowhere does not exist"), "{error}");
     }
 
     #[test]
     fn paths_that_cannot_be_preloaded_are_refused() {
         for path in ["/a b/x.so", "/a:b/x.so"] {
             let error = linkable(path.into()).unwrap_err().to_string();
-            assert!(error.contains("blanks or colons") && error.contains(ENV_PATH), "{error}");
+            assert!(error.contains("spaces or colons") && error.contains(ENV_PATH), "{error}");
         }
     }
 }

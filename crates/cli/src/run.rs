@@ -23,68 +23,67 @@ use crate::{compare, inspect, preload, screen};
 
 const EXAMPLES: &str = "\
 Examples:
-  flashlock run -- ./server --port 80            with the default lock
-  flashlock run --lock mcs:wait=park -- ./server
-  flashlock run --rw shfl-rw -- ./server         another readers-writer lock
-  flashlock run --stats -- ./server              with glibc's locks, counted
-  flashlock run --stats --lock shfl -- ./server  with shfl, counted
+  flashlock run -- ./server --port 80             the default lock
+  flashlock run --lock mcs:wait=park -- ./server  another lock, with an option
+  flashlock run --rw shfl-rw -- ./server          another readers-writer lock
+  flashlock run --stats -- ./server               glibc's locks, counted
+  flashlock run --stats --lock shfl -- ./server   shfl, counted
   flashlock run --stats=json --stats-file s.json -- ./server
-  flashlock run --lock futex                     no program: a demonstration
+  flashlock run --lock futex                      no program: a demonstration
 
-'flashlock locks' lists the locks; 'flashlock locks NAME' lists the options of
-one: NAME:OPTION=VALUE,OPTION=VALUE.
+'flashlock locks' lists the locks; 'flashlock locks NAME' the options of one.
 
 What is replaced: pthread and C11 mutexes and condition variables of the program
-and its libraries; readers-writer locks, chosen separately (--rw); spinlocks and
-unnamed private semaphores, in the same way under every lock. Robust,
-process-shared, priority-inheriting and priority-protected objects stay glibc's.
-With --lock glibc nothing is replaced.
+and its libraries; readers-writer locks (--rw); spinlocks and unnamed private
+semaphores, in the same way under every lock. Robust, process-shared,
+priority-inheriting and priority-protected objects stay glibc's. With --lock
+glibc nothing is replaced.
 
---stats counts the locks that the program uses today, glibc's, unless you name
-another one. (A lock that lets few threads circulate hides contention.) The
-report says which kind of object carries the traffic, which locks threads waited
-for and how long, and how many threads waited on average. If that is less than
-0.05, no lock will help much. There is a report however the program ends, even
-after SIGKILL.
+--stats counts under glibc's locks, because the program uses these today. Name a
+lock to count under that one; but a lock that lets few threads circulate hides
+contention. The report shows which kind of object has the most operations, which
+locks threads waited for, how long they waited, and how many threads waited on
+average. If fewer than 0.05 threads waited, no lock will help much. There is
+always a report, even after SIGKILL.
 
-Without --stats, flashlock becomes the program (exec). With --stats, it waits for
-the program, forwards signals to it, and then ends as the program ended: with the
-same exit status, or by the same signal.
+Without --stats, flashlock becomes the program (exec). With --stats, it waits
+for the program and forwards signals to it. Then it ends as the program ended:
+with the same exit status, or by the same signal.
 ";
 const STATUS: &str = "\
-Exit status: the program's; 125 flashlock itself failed, 126 the program cannot
-be executed, 127 it was not found, 2 wrong usage.";
+Exit status: the program's; 125 if flashlock itself failed; 126 if the program
+cannot be executed; 127 if it was not found; 2 for wrong usage.";
 
 /// Run a program with its pthread locks replaced
 ///
-/// Runs a dynamically linked program with its pthread mutexes and condition variables replaced by a lock of the
-/// catalogue (see `flashlock locks`). The program needs no change, and programs that it starts are covered too.
+/// Runs a dynamically linked program. One of flashlock's locks replaces its pthread mutexes and condition variables. The
+/// program is not changed. Programs that it starts get the same lock.
 ///
-/// Without a program it runs a demonstration for a few seconds: the key-value map of `flashlock compare`, with many
+/// Without a program, it runs a demonstration of a few seconds: the key-value map of `flashlock compare`, with many
 /// threads, under this lock and under glibc's.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 pub(crate) struct Args {
-    /// The lock and its options, or glibc: the program's own. By default the one in FLASHLOCK; if that is not set, the
-    /// default lock, or with --stats glibc
+    /// The lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK. If that is not set:
+    /// flash, or glibc with --stats
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
-    /// The readers-writer lock, or glibc. By default the one in FLASHLOCK_RW; if that is not set, the default one, or
-    /// with --lock glibc glibc's. Its options, except wait=, also apply to mutexes
+    /// The readers-writer lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK_RW. If
+    /// that is not set: cst-rw, or glibc if the mutexes are glibc's. Its options, except wait=, also apply to mutexes
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 
-    /// Count what the locks do, and report it at the end: as text to standard error, or as JSON to standard output
+    /// Count what the locks do, and report it at the end: text goes to standard error, JSON to standard output
     #[arg(long, value_name = "text|json", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     #[arg(requires = "command", hide_possible_values = true)]
     stats: Option<Format>,
 
-    /// Write the report to a file instead
+    /// Write the report to this file
     #[arg(long, value_name = "FILE", requires = "command")]
     stats_file: Option<PathBuf>,
 
-    /// The program and its arguments; none for a demonstration
+    /// The program and its arguments; without it, a demonstration runs
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -116,8 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return match &locks.mutex {
             Under::Ours(lock) => compare::demonstrate(lock),
             Under::Glibc => Err(Failure::usage(
-                "under glibc's own locks there is nothing to show: name a program, or a lock that glibc's is compared \
-                 with",
+                "the demonstration compares a lock with glibc's: name another lock with --lock, or name a program",
             )),
         };
     }
@@ -177,7 +175,7 @@ impl Counting {
             None => None,
         };
         let (descriptor, block) = Block::create().map_err(|error| {
-            own(format!("cannot make shared counters: {}; run without --stats", screen::reason(&error)))
+            own(format!("cannot create shared counters: {}; run without --stats", screen::reason(&error)))
         })?;
         let descriptor = out_of_the_way(descriptor);
         // SAFETY: this process has one thread.

@@ -18,14 +18,15 @@ Examples:
   flashlock topology
   flashlock topology --json
   FLASHLOCK_TOPOLOGY=2x18x2 flashlock topology
-      pretend: 2 nodes of 18 cores with 2 threads each
+      imagine 2 NUMA nodes of 18 cores with 2 hardware threads each
 
-Facts that cannot be read, as in many containers, are shown as unknown. In a
-virtual machine they are what the hypervisor shows.";
+What cannot be read, as in many containers, is shown as unknown. In a virtual
+machine, all of this is what the hypervisor shows.";
 
 /// Show this machine, as the locks see it
 ///
-/// CPUs, cores, caches and NUMA nodes, and how a thread learns on which node it runs. NUMA-aware locks decide by these.
+/// Shows CPUs, cores, caches and NUMA nodes, and how a thread finds out on which node it runs. NUMA-aware locks decide
+/// by these facts.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let topology = match imagined {
         Some(numbers) => Topology::imagined(numbers).ok_or_else(|| {
             let most = units::count(Topology::MOST_IMAGINED);
-            Failure::usage(format_args!("FLASHLOCK_TOPOLOGY: more than {most} CPUs; imagine a smaller machine"))
+            Failure::usage(format_args!("FLASHLOCK_TOPOLOGY has more than {most} CPUs; describe a smaller machine"))
         })?,
         None => Topology::read(),
     };
@@ -131,7 +132,7 @@ fn text(topology: &Topology, width: u16) -> String {
     let shown = |number: Option<usize>| number.map_or_else(unknown, |number| number.to_string());
     let threads = machine.cores.map_or_else(unknown, |cores| (machine.cpus as f64 / cores as f64).to_string());
     let virtual_cpu =
-        if machine.virtualised == Some(true) { " (virtual machine: what the hypervisor shows)" } else { "" };
+        if machine.virtualised == Some(true) { " (a virtual machine; this is what the hypervisor shows)" } else { "" };
     let mut cpus = format!("{} online, {} usable by this process", machine.cpus, machine.usable_cpus);
     if !topology.offline.is_empty() {
         cpus.push_str(&format!(", offline: {}", list(&topology.offline)));
@@ -158,7 +159,7 @@ fn text(topology: &Topology, width: u16) -> String {
 /// The number of nodes that the locks see, and how threads find out theirs. `numa::prepare` has been called.
 pub(crate) fn seen_nodes() -> String {
     let nodes = units::counted(u64::from(numa::nodes()), "NUMA node");
-    if numa::nodes() == 1 { nodes } else { format!("{nodes}; a thread learns its own by: {}", numa::source()) }
+    if numa::nodes() == 1 { nodes } else { format!("{nodes}; a thread finds out its own by: {}", numa::source()) }
 }
 
 fn packages(number: Option<usize>) -> String {
@@ -184,7 +185,7 @@ fn caches(caches: &[Cache]) -> String {
 
 fn nodes(topology: &Topology, width: u16) -> String {
     if topology.nodes.is_empty() {
-        return "NUMA nodes: unknown, /sys/devices/system/node cannot be read\n".into();
+        return "NUMA nodes: unknown, because /sys/devices/system/node cannot be read\n".into();
     }
     let mut table = table::new(["NUMA node", "CPUs", "memory", "distances"], width);
     table::numbers(&mut table, [0, 2]);

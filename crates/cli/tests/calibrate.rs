@@ -47,7 +47,7 @@ fn this_machine_is_described() {
         .assert()
         .code(1)
         .stdout(is_empty())
-        .stderr(contains("exists; --force"));
+        .stderr(contains("exists; use --force"));
     let mut command = flashlock();
     command.args(["calibrate", "--quick", "--force", "-o"]).arg(&file).assert().success();
     assert!(Description::parse(&fs::read_to_string(&file).unwrap()).is_ok());
@@ -135,7 +135,7 @@ fn what_the_default_lock_decides_by_is_shown() {
     let doctor = flashlock().args(["doctor", "--json"]).output().unwrap();
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let section = report["sections"].as_array().unwrap().last().unwrap();
-    assert_eq!(section["title"], "What the default lock decides by");
+    assert_eq!(section["title"], "Costs by which the default lock decides");
     assert_eq!(section["findings"].as_array().map(Vec::len), Some(5));
     flashlock().args(["calibrate", "--evidence", "--quick"]).assert().code(2);
 }

@@ -23,17 +23,28 @@ fn run_with(name: &str, value: &[u8]) -> Output {
 fn what_is_wrong_is_reported_once_for_a_tree_of_processes() {
     let long = [b'x'; 300];
     let names: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
-    let unknown = format!("unknown lock 'mcz'; known are: {}; using {}", names.join(" "), DEFAULT.info().name);
+    let unknown = format!(
+        "FLASHLOCK: unknown lock 'mcz'; known locks: {}; using the default lock, {}",
+        names.join(" "),
+        DEFAULT.info().name
+    );
     let forged = unknown.replace("mcz", "mcz?flashlock?[31m is well?");
-    let unreadable = format!("FLASHLOCK is not UTF-8, or longer than 255 bytes; using {}", DEFAULT.info().name);
+    let unreadable = format!(
+        "FLASHLOCK: the value is not UTF-8, or longer than 255 bytes; using the default lock, {}",
+        DEFAULT.info().name
+    );
     let cases: [(&str, &[u8], &str); 9] = [
         ("FLASHLOCK", b"mcz", &unknown),
         ("FLASHLOCK", b"mcz\nflashlock\x1b[31m is well\n", &forged),
-        ("FLASHLOCK_TOPOLOGY", b"2\n", "FLASHLOCK_TOPOLOGY='2?' is not NODESxCORESxSMT; ignored"),
+        ("FLASHLOCK_TOPOLOGY", b"2\n", "FLASHLOCK_TOPOLOGY='2?' is not NODESxCORESxSMT, such as 2x18x2; ignored"),
         ("FLASHLOCK", b"mcs\xff", &unreadable),
         ("FLASHLOCK", &long, &unreadable),
-        ("FLASHLOCK_TOPOLOGY", b"many", "FLASHLOCK_TOPOLOGY='many' is not NODESxCORESxSMT; ignored"),
-        ("FLASHLOCK_TOPOLOGY", b"2x2x2\xc3", "FLASHLOCK_TOPOLOGY is not UTF-8, or longer than 255 bytes; ignored"),
+        ("FLASHLOCK_TOPOLOGY", b"many", "FLASHLOCK_TOPOLOGY='many' is not NODESxCORESxSMT, such as 2x18x2; ignored"),
+        (
+            "FLASHLOCK_TOPOLOGY",
+            b"2x2x2\xc3",
+            "FLASHLOCK_TOPOLOGY: the value is not UTF-8, or longer than 255 bytes; ignored",
+        ),
         ("FLASHLOCK", b"", ""),
         ("FLASHLOCK_TOPOLOGY", b"2x2x2", ""),
     ];

@@ -35,7 +35,7 @@ fn is_notified() -> bool {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("Advice:"), "{text}");
     let told = text.contains("Noisy: ");
-    assert!(!told || predicates::str::contains("Somebody else uses this machine").eval(&text), "{text}");
+    assert!(!told || predicates::str::contains("Other programs use this machine").eval(&text), "{text}");
     told
 }
 

@@ -13,10 +13,10 @@ use predicates::str::{contains, is_empty, starts_with};
 #[test]
 fn an_unknown_lock_lists_the_known_ones() {
     for (name, said) in [
-        ("nothing", "unknown lock 'nothing'; known are: tas futex ticket "),
+        ("nothing", "unknown lock 'nothing'; known locks: tas futex ticket "),
         ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
         ("SHFL", "unknown lock 'SHFL'; did you mean 'shfl'?"),
-        ("cst-rw", "unknown lock 'cst-rw'; it is a readers-writer lock: flashlock run --rw cst-rw"),
+        ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
     ] {
         let run = |args: &[&str], variable: &str| {
             let mut command = flashlock();
@@ -40,6 +40,7 @@ fn options_that_do_not_exist_are_guessed_at_too() {
         (&["run", "--rw", "mcs", "--", "true"], "flashlock run --lock mcs"),
         (&["locks", "Flash"], "did you mean 'flash'?"),
         (&["comprae"], "similar subcommand exists: 'compare'"),
+        (&["rnu"], "similar subcommand exists: 'run'"),
         (&["compare", "--rivals", "tbbb"], "did you mean 'tbb'?"),
         (&["simulate", "kvmpa"], "'kvmap'"),
         (&["simulate", "--machine", "2x18"], "did you mean '2x18x2'?"),
@@ -64,7 +65,7 @@ fn glibcs_own_locks_are_a_choice() {
     }
     let mut command = flashlock();
     command.args(["run", "--lock", "glibc:wait=park", "--", "true"]);
-    command.assert().code(2).stderr(contains("glibc's own locks take no options"));
+    command.assert().code(2).stderr(contains("glibc's locks have no options"));
     let mut command = flashlock();
     command.args(["run", "--lock", "glibc"]);
     command.assert().code(2).stderr(contains("name a program"));
@@ -80,11 +81,11 @@ fn glibcs_own_locks_are_a_choice() {
 #[test]
 fn a_lock_that_is_for_no_program_is_refused_and_says_why() {
     for (name, why) in [
-        ("cc-synch", "closure API only: not in the preload"),
-        ("flat-combining:wait=park", "closure API only: not in the preload"),
-        ("null", "excludes nobody: for benchmarks, not in the preload"),
+        ("cc-synch", "it runs closures"),
+        ("flat-combining:wait=park", "it runs closures"),
+        ("null", "it does not exclude other threads"),
     ] {
-        let said = || contains("no program can be run under lock ").and(contains(why));
+        let said = || contains(" cannot replace the locks of a program: ").and(contains(why));
         let mut command = flashlock();
         command.args(["run", "--lock", name, "--", "true"]);
         command.assert().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(said()));
@@ -117,11 +118,11 @@ fn a_wait_that_this_cpu_does_not_have_is_refused() {
         doctor.stdout(contains("this CPU has it"));
         return;
     }
-    let why = "lock mcs cannot wait by umwait here: this CPU does not have it (WAITPKG)";
+    let why = "lock mcs cannot use wait=umwait: this CPU lacks the instruction (WAITPKG)";
     run().code(2).stdout(is_empty()).stderr(starts_with("flashlock: ").and(contains(why)));
-    let default = format!("; using {}\n", DEFAULT.info().name);
+    let default = format!("; using the default lock, {}\n", DEFAULT.info().name);
     alone().stderr(contains(why).and(contains(default)));
-    doctor.stdout(contains("this CPU lacks it (WAITPKG): wait=umwait is refused"));
+    doctor.stdout(contains("this CPU lacks it (WAITPKG), so wait=umwait is refused"));
 }
 
 #[test]
@@ -163,8 +164,12 @@ fn programs_that_cannot_be_run() {
         ("no-such-program", 127, "it is not in PATH"),
         ("/no/such/program", 127, "there is no such file"),
         ("/", 126, "it is a directory"),
-        (not_executable.as_str(), 126, "it may not be executed"),
-        (without_interpreter.as_str(), 127, "it is a script, and its interpreter '/no/such/interpreter' is not there"),
+        (not_executable.as_str(), 126, "it is not executable"),
+        (
+            without_interpreter.as_str(),
+            127,
+            "it is a script, and its interpreter '/no/such/interpreter' does not exist",
+        ),
         (with_directory.as_str(), 126, "it is a script, and its interpreter '/tmp' is a directory"),
     ];
     for &(program, code, why) in cases.iter().chain(no_programs.iter().filter(|_| !others)) {

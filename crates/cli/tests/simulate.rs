@@ -325,7 +325,7 @@ fn machines_that_are_none() {
 
 #[test]
 fn wrong_usage() {
-    simulate(&["--locks", "nothing"]).assert().code(2).stderr(contains("unknown lock 'nothing'; known are: tas"));
+    simulate(&["--locks", "nothing"]).assert().code(2).stderr(contains("unknown lock 'nothing'; known locks: tas"));
     for nameless in ["", "mcs,,cna", "mcs,", ",mcs", ":wait=spin", " "] {
         let refused = simulate(&["--locks", nameless, "--threads", "2"]).assert().code(2).stdout(is_empty());
         refused.stderr(contains("names no lock").and(contains("known are: tas")));

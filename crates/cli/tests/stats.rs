@@ -251,13 +251,13 @@ fn the_text_names_what_carries_the_traffic_and_under_which_locks_it_was_counted(
     let output = command.args(["run", "--stats", "--"]).arg(&program).env("COLUMNS", "140").output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     for said in [
-        "under glibc: what your program uses today (--lock NAME counts under another one)",
-        "Semaphores carry most of the traffic: 1,001 of ",
+        "under glibc: the locks that your program uses today (--lock NAME counts under another lock)",
+        "Semaphores have most of the operations: 1,001 of ",
         "Waits for a readers-writer lock, to read: 1, 50% under ",
         "Waits for a permit of a semaphore: 1, 50% under ",
         "the_static_mutex in ",
         "initialised by make_objects (contended.c:",
-        "Whether another lock helps: flashlock compare",
+        "To see whether another lock helps, run: flashlock compare",
     ] {
         assert!(text.contains(said), "{said}:\n{text}");
     }
@@ -314,7 +314,7 @@ fn objects_left_to_glibc_are_counted_by_reason() {
     }
     let mut command = flashlock();
     command.args(["run", "--stats", "--"]).arg(&program);
-    command.assert().success().stderr(contains("no lock of flashlock can").and(contains("priority-inheriting")));
+    command.assert().success().stderr(contains("not replaceable:").and(contains("priority-inheriting")));
     let mut command = flashlock();
     command.args(["run", "--stats", "--lock", "shfl", "--"]).arg(&program);
     command.assert().success().stderr(contains("left to glibc:").and(contains("priority-inheriting")));

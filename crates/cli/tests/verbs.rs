@@ -56,7 +56,7 @@ fn the_catalogue_as_json() {
 fn a_lock_in_detail_and_an_unknown_one() {
     flashlock().args(["locks", "mcs"]).assert().success().stdout(contains("Mellor-Crummey"));
     let unknown = flashlock().args(["locks", "nothing"]).assert().code(2).stdout(is_empty());
-    unknown.stderr(starts_with("flashlock: unknown lock 'nothing'; known are: tas"));
+    unknown.stderr(starts_with("flashlock: unknown lock 'nothing'; known locks: tas"));
 }
 
 #[test]
@@ -64,21 +64,21 @@ fn locks_for_no_program_are_listed_and_say_why() {
     let list = flashlock().arg("locks").env("COLUMNS", "200").output().unwrap().stdout;
     let list = String::from_utf8(list).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     for (name, kind, why) in [
-        ("null", "none", "excludes nobody: for benchmarks, not in the preload"),
-        ("cas", "mutex", "collapses under contention: to compare with, not in the preload"),
-        ("flat-combining", "closure", "closure API only: not in the preload"),
-        ("cc-synch", "closure", "closure API only: not in the preload"),
+        ("null", "none", "it does not exclude other threads; it is for measuring benchmarks"),
+        ("cas", "mutex", "it collapses under contention; it is for comparison with papers"),
+        ("flat-combining", "closure", "it runs closures, which programs with pthread mutexes do not have"),
+        ("cc-synch", "closure", "it runs closures, which programs with pthread mutexes do not have"),
         (
             "rcl",
             "served",
-            "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation (Rust) makes: \
-             not in the preload",
+            "it needs a server thread, so programs are written for it, with libflashlock_rcl (C, C++) or the crate \
+             flashlock-delegation (Rust)",
         ),
     ] {
         assert!(list.contains(&format!(" {name} {why}")), "{name}: {list}");
         let row = json(&["locks", name, "--json"]);
         assert_eq!((&row["kind"], &row["interposable"], &row["apart"]), (&kind.into(), &false.into(), &why.into()));
-        flashlock().args(["locks", name]).assert().success().stdout(contains("be used by flashlock run"));
+        flashlock().args(["locks", name]).assert().success().stdout(contains("flashlock run cannot use it"));
     }
 }
 
@@ -150,7 +150,7 @@ fn the_doctor_sees_a_broken_environment() {
     command.assert().code(1).stdout(contains("unknown lock 'mcz'; did you mean 'mcs'?"));
     let mut command = flashlock();
     command.arg("doctor").env("FLASHLOCK", "glibc").env("FLASHLOCK_RW", "glibc");
-    command.assert().success().stdout(contains("glibc: the lock where --lock is not given"));
+    command.assert().success().stdout(contains("glibc: the lock, unless --lock is given"));
     let mut command = flashlock();
     command.arg("doctor").env("FLASHLOCK_PRELOAD_PATH", "/nowhere");
     command.assert().code(1).stdout(contains("cannot find libflashlock_preload.so"));

@@ -68,7 +68,7 @@ pub fn nodes() -> u32 {
 pub fn source() -> &'static str {
     match SOURCE.load(Relaxed) {
         ONE_NODE => "one node",
-        VIRTUAL => "FLASHLOCK_TOPOLOGY (virtual, threads round-robin)",
+        VIRTUAL => "FLASHLOCK_TOPOLOGY (imagined nodes, assigned to threads in turn)",
         RSEQ => "rseq area",
         RDPID => "rdpid",
         _ => "getcpu",

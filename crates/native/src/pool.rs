@@ -154,7 +154,9 @@ fn map_chunk<T: Piece>(pool: &Pool<T>, chunk: usize) {
 /// Out of memory: the thread can neither wait nor fail. It sleeps until something ends the process. Nothing is
 /// corrupted.
 fn exhausted() -> ! {
-    sys::warn_line(&[b"flashlock: out of memory for what a thread waits with"]);
+    sys::warn_line(&[
+        b"flashlock: out of memory: no queue node for a waiting thread; it sleeps until the process ends",
+    ]);
     loop {
         sys::nap(999_999);
     }

@@ -146,46 +146,47 @@ impl BadChoice<'_> {
     pub fn explain(&self, say: &mut dyn FnMut(&str)) {
         match *self {
             Self::Lock(name) => {
-                say_all(say, ["unknown lock '", name, "'; known are:"]);
+                say_all(say, ["unknown lock '", name, "'; known locks:"]);
                 say_each(say, LOCKS.iter().map(|lock| lock.name));
             }
             Self::Apart(lock) => {
-                for part in ["no program can be run under lock ", lock.info().name, ": ", lock.info().apart] {
+                for part in ["lock ", lock.info().name, " cannot replace the locks of a program: ", lock.info().apart] {
                     say(part);
                 }
             }
             Self::RwLock(name) => {
-                say_all(say, ["unknown readers-writer lock '", name, "'; known are:"]);
+                say_all(say, ["unknown readers-writer lock '", name, "'; known locks:"]);
                 say_each(say, RW_LOCKS.iter().map(|lock| lock.name));
             }
             Self::Option(lock, name) => {
-                say_all(say, ["lock ", lock.facts.name, " takes no option '", name, "'; it takes:"]);
+                say_all(say, ["lock ", lock.facts.name, " has no option '", name, "'; its options:"]);
                 say_each(say, lock.option_names());
             }
             Self::Value(option, value) => {
                 let option = option.info();
-                say_all(say, ["option ", option.name, " does not take '", value, "'"]);
+                say_all(say, ["option ", option.name]);
                 if option.words.is_empty() {
-                    say_all(say, [", but ", option.unit, " from ", decimal(option.least, &mut [0; 10])]);
+                    say_all(say, [" must be ", decimal(option.least, &mut [0; 10])]);
                     say_all(say, [" to ", decimal(option.most, &mut [0; 10])]);
+                    say_all(say, [" (", option.unit, "), not '", value, "'"]);
                 } else {
-                    say("; it takes:");
+                    say_all(say, [" cannot be '", value, "'; choose one of:"]);
                     say_each(say, option.words.iter().copied());
                 }
             }
             Self::Order(option, value) => {
-                say_all(say, ["option ", option, " does not take '", value, "', but ", Order::SYNTAX]);
+                say_all(say, ["option ", option, " cannot be '", value, "'; choose ", Order::SYNTAX]);
             }
             Self::Wait(lock, value) => {
-                say_all(say, ["lock ", lock.facts.name, " does not take wait='", value, "'; it takes:"]);
+                say_all(say, ["lock ", lock.facts.name, " has no wait='", value, "'; choose one of:"]);
                 say_each(say, lock.facts.waits.iter().copied());
             }
             Self::Umwait(lock) => {
                 say_all(
                     say,
-                    ["lock ", lock.facts.name, " cannot wait by umwait here: this CPU does not have it (WAITPKG)"],
+                    ["lock ", lock.facts.name, " cannot use wait=umwait: this CPU lacks the instruction (WAITPKG)"],
                 );
-                say("; wait=stp is the same, but polls");
+                say("; use wait=stp, which polls instead");
             }
         }
     }

@@ -217,7 +217,7 @@ pub fn init() {
 fn report_lock() {
     if !layout::prepare() {
         let version = layout::glibc_version().to_bytes();
-        sys::warn_line(&[b"flashlock: glibc ", version, b" is unknown to this version; its own locks are used"]);
+        sys::warn_line(&[b"flashlock: unknown glibc version ", version, b"; the program keeps glibc's locks"]);
         return;
     }
     dispatch_rw::report_lock();
@@ -225,17 +225,17 @@ fn report_lock() {
     match Wanted::read(Some(&value)) {
         Wanted::Good(_) | Wanted::Glibc => return,
         Wanted::Bad(bad) => {
-            sys::warn(&[b"flashlock: "]);
+            sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), b": "]);
             bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
         }
         Wanted::Unreadable => sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), UNREADABLE]),
     }
-    sys::warn_line(&[b"; using ", Choice::DEFAULT.lock.info().name.as_bytes()]);
+    sys::warn_line(&[b"; using the default lock, ", Choice::DEFAULT.lock.info().name.as_bytes()]);
     value.forget();
 }
 
 /// The message for a value that is [`Unreadable`].
-pub(crate) const UNREADABLE: &[u8] = b" is not UTF-8, or longer than 255 bytes";
+pub(crate) const UNREADABLE: &[u8] = b": the value is not UTF-8, or longer than 255 bytes";
 const _: () = assert!(environment::LONGEST == 255);
 
 /// The machine that `FLASHLOCK_TOPOLOGY` describes. Reports an error in it, once.
@@ -247,7 +247,13 @@ fn imagined() -> Option<[u32; 3]> {
         Ok(text) => match settings::parse_topology(text) {
             Some(shape) => return Some(shape),
             None => {
-                sys::warn_line(&[b"flashlock: ", name, b"='", text.as_bytes(), b"' is not NODESxCORESxSMT; ignored"]);
+                sys::warn_line(&[
+                    b"flashlock: ",
+                    name,
+                    b"='",
+                    text.as_bytes(),
+                    b"' is not NODESxCORESxSMT, such as 2x18x2; ignored",
+                ]);
             }
         },
         Err(Unreadable) => sys::warn_line(&[b"flashlock: ", name, UNREADABLE, b"; ignored"]),

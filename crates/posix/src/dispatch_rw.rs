@@ -124,6 +124,6 @@ pub(crate) fn report_lock() {
         },
         Err(_) => sys::warn(&[b"flashlock: ", name, UNREADABLE]),
     }
-    sys::warn_line(&[b"; using ", RW_DEFAULT.info().name.as_bytes()]);
+    sys::warn_line(&[b"; using the default lock, ", RW_DEFAULT.info().name.as_bytes()]);
     value.forget();
 }

@@ -107,26 +107,26 @@ const THREADS: [u32; 3] = [2, 8, 32];
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas) [default: flash,cna,mcscr]
+    /// Use these locks (may be repeated, or a list with commas) [default: flash,cna,mcscr]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
-    /// With so many threads, one run for each number
+    /// Numbers of threads; one run for each number
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = THREADS)]
     threads: Vec<u32>,
-    /// Only these applications (may be repeated, or a list with commas)
+    /// Run only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Only the quick applications; under other locks than the default with the middle number of threads alone, but
-    /// half of them, unless --lock says otherwise, under mcs and futex with all
+    /// Run only the quick applications. Under locks other than the default, use only the middle number of threads. Without
+    /// --lock, half of the applications also run under mcs and futex with all numbers of threads
     #[arg(long, conflicts_with = "only")]
     quick: bool,
-    /// So many applications at a time [default: 1, with --quick 3]
+    /// The number of applications at a time [default: 1, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     jobs: Option<u8>,
-    /// Only under glibc: shows whether the applications work, and what they call
+    /// Use only glibc, to show whether the applications work, and what they call
     #[arg(long, conflicts_with = "lock")]
     reference: bool,
-    /// Preload this library directly, instead of starting programs by `flashlock run`
+    /// Preload this library directly, instead of using `flashlock run`
     #[arg(long, value_name = "PATH")]
     preload: Option<PathBuf>,
 }

@@ -38,13 +38,13 @@ const GLOBS: [&str; 2] = ["mutex_*", "cond_*"];
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Under these locks (may be repeated, or a list with commas); without it, under every interposable lock
+    /// Use these locks (may be repeated, or a list with commas); by default every interposable lock
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
-    /// Only these releases of Debian (may be repeated, or a list with commas)
+    /// Use only these releases of Debian (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = RELEASES.map(|release| release.name))]
     release: Vec<String>,
-    /// Under the default lock only (and under glibc what it skips), on versions that Debian has released, without
+    /// Use only the default lock (and glibc for what it skips), and only versions that Debian has released; run no
     /// torture
     #[arg(long)]
     quick: bool,
@@ -171,8 +171,7 @@ impl Probe {
                 let outcome = if same_layout(&self.version, version) {
                     self.expect(&under, Some(version), "flashlock", "")
                 } else {
-                    let line =
-                        format!("flashlock: glibc {version} is unknown to this version; its own locks are used\n");
+                    let line = format!("flashlock: unknown glibc version {version}; the program keeps glibc's locks\n");
                     self.expect(&under, Some(version), "glibc", &line)
                 };
                 check(format!("under {}, pretending {version}", lock.name), outcome);

@@ -25,20 +25,21 @@ use tree::Tree;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only what takes few minutes: the series, the object files, and a boot if the image exists or is built in time
+    /// Run only what takes a few minutes: the series, the object files, and a boot if the image exists or is built in
+    /// time
     #[arg(long)]
     quick: bool,
-    /// Only steps whose names contain one of these texts (may be repeated, or a list with commas)
+    /// Run only steps whose names contain one of these texts (may be repeated, or a list with commas)
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Say which steps there are and how long they take, and do nothing
+    /// List the steps and how long they take; run nothing
     #[arg(long)]
     list: bool,
     /// Where the source, builds and images are kept [default: flashlock/kernel in $XDG_CACHE_HOME if that is set, or
     /// target/kernel]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// With --quick: how long an image may take to build, in minutes; 0: an image is used if there is one
+    /// With --quick: the time limit for building an image, in minutes; 0: do not build one
     #[arg(long, value_name = "N", default_value_t = 5)]
     image_minutes: u64,
 }

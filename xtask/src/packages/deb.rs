@@ -23,7 +23,7 @@ const REVISION: u32 = 1;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to write it
+    /// The directory for the package
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Place {
     /// The directory that gets bin, lib and share
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
-    /// Put everything below DIR, as if that were the root of the file system: for packagers
+    /// For packagers: treat DIR as the root of the file system
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
 }

@@ -14,7 +14,7 @@ use crate::workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to write it
+    /// The directory for the archive
     #[arg(long, value_name = "DIR", default_value = OUT)]
     out: PathBuf,
 }

@@ -35,7 +35,7 @@ const EXAMPLES_BUILT: &str = "target/examples";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Strip what `cargo build --release` has made, instead of building twice for distribution
+    /// Strip what `cargo build --release` made, instead of building twice for distribution
     #[arg(long)]
     quick: bool,
 }
@@ -267,7 +267,7 @@ fn in_fresh_root(release: &str) -> Result<Tally> {
         root.run(&["apt-get", "install", "--yes", "/opt/flashlock.deb"])?.successful().map(|_| ()),
     );
     works(&mut checks, &root, "the package", "/usr", "flashlock");
-    checks.check("all locks work", root.run(&["flashlock", "doctor"]).and_then(|done| says(&done, "All is well")));
+    checks.check("all locks work", root.run(&["flashlock", "doctor"]).and_then(|done| says(&done, "No problem found")));
     checks.check(
         "the package is removed",
         root.run(&["apt-get", "remove", "--yes", "flashlock"])?.successful().map(|_| ()),

@@ -40,17 +40,17 @@ pub(crate) struct Contestant {
 /// Which ones, as the command line says.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Compared {
-    /// Our locks, with or without options (a list with commas), or `all`; without it, `flash` if there is one, else the
+    /// Our locks, with or without options (a list with commas), or `all`; by default `flash` if it exists, else the
     /// default lock
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]")]
     pub(crate) locks: Vec<String>,
-    /// Of the others only these (a list with commas), or `none`; without it, all that can be compiled
+    /// Other locks (a list with commas), or `none`; by default all that can be compiled
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) rivals: Vec<String>,
-    /// Another build of the preload library, with what `FLASHLOCK` is to say there (may be repeated)
+    /// Another build of the preload library, and its value of `FLASHLOCK` (may be repeated)
     #[arg(long, value_name = "NAME=PATH[:FLASHLOCK]", value_parser = Library::parse)]
     pub(crate) lib: Vec<Library>,
-    /// A C file that exports `peer_lock` and `peer_unlock`, both of a `pthread_mutex_t *`, with flags for the compiler
+    /// A C file that exports `peer_lock` and `peer_unlock`, each for a `pthread_mutex_t *`, and flags for the compiler
     /// (may be repeated)
     #[arg(long, value_name = "[NAME=]FILE.c[:FLAGS]", value_parser = Peer::parse)]
     pub(crate) rival_c: Vec<Peer>,

@@ -32,48 +32,48 @@ use store::Store;
 pub(crate) struct Options {
     #[command(flatten)]
     contestants: contestants::Compared,
-    /// Beside `flash`, builds of it each of which lacks a mechanism
+    /// Also measure builds of `flash` that each lack one mechanism
     #[arg(long)]
     ablation: bool,
-    /// How many of the cells
+    /// The share of the cells to measure
     #[arg(long, value_enum, default_value = "third")]
     cells: Extent,
-    /// Only cells whose names contain this text, such as '3 µs' or '.25 µs outside, 4 threads'
+    /// Measure only cells whose names contain this text, such as '3 µs' or '.25 µs outside, 4 threads'
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// The cells that are held out, instead of the others: not before the design of a lock is done
+    /// Measure the held-out cells instead of the others; only when the design of a lock is finished
     #[arg(long)]
     held_out: bool,
-    /// With a process beside that computes
+    /// Run a process that computes at the same time
     #[arg(long)]
     hog: bool,
-    /// All threads on one CPU
+    /// Run all threads on one CPU
     #[arg(long, conflicts_with = "hog")]
     one_cpu: bool,
     /// How often everything is repeated
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How long each run measures, in ms, and no long runs that look for long waits; without it, 100 or more, as the
+    /// How long each run measures, in ms, without long runs that look for long waits; by default 100 or more, as the
     /// cell needs
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     ms: Option<u64>,
-    /// Repeat a run that other programs disturb for up to so many seconds (twice in any case)
+    /// Repeat a run that other programs disturb, for up to so many seconds (at least twice)
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     patience: u64,
-    /// Keep the runs in this file as they end; the same command does what is missing in it
+    /// Keep finished runs in this file; the same command later does what is missing in it
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Do those runs of the file again that other programs disturbed
+    /// Repeat those runs of the file that other programs disturbed
     #[arg(long, requires = "resume")]
     again: bool,
-    /// The lock whose worst cells are listed; without it, the first of ours
+    /// The lock whose worst cells are listed; by default the first of ours
     #[arg(long, value_name = "NAME")]
     of: Option<String>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Measure nothing: write docs/results/regret.md, .svg and .json from all runs in the file, with and without a
-    /// process beside, on one CPU, and of the cells held out; the contestants are to be the same
+    /// Measure nothing; write docs/results/regret.md, .svg and .json from all runs in the file: with and without a
+    /// competing process, on one CPU, and of the held-out cells. The contestants must be the same
     #[arg(long, requires = "resume", conflicts_with_all = ["hog", "one_cpu", "held_out", "filter", "json"])]
     page: bool,
     /// First install the Debian packages of the rivals

@@ -35,17 +35,17 @@ use measure::Extent;
 pub(crate) struct Options {
     /// What to measure
     what: What,
-    /// How long each run measures (not those of `programs` that have a fixed amount of work, nor `compare` and `scans`)
+    /// How long each run measures (except `compare`, `scans`, and those of `programs` with a fixed amount of work)
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
-    /// How often everything is repeated (not `compare`, which has a minute, nor `scans`)
+    /// How often everything is repeated (except `compare`, which takes a minute, and `scans`)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these locks and glibc's (may be repeated, or a list with commas); without it, every interposable lock (not
-    /// `scans`)
+    /// Use only these locks and glibc's (may be repeated, or a list with commas); by default every interposable lock
+    /// (except `scans`)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     lock: Vec<String>,
-    /// Measure nothing: make all that follows from the runs in the JSON anew, the page and the picture too
+    /// Measure nothing; make the page, the picture and all derived figures again from the runs in the JSON
     #[arg(long, visible_alias = "redraw", conflicts_with_all = ["seconds", "rounds", "lock"])]
     render: bool,
 }

@@ -141,8 +141,10 @@ impl Found {
             table.add_row([delay, share, ordinary, served, format!("{:.2}", row.served / row.ordinary.max(1.0))]);
         }
         let told = match self.thresholds.go {
-            Some(go) => format!("a lock goes to a server from {:.0} % of its threads' time on", 100.0 * go),
-            None => "a server never pays here: adaptive locks stay ordinary".to_owned(),
+            Some(go) => {
+                format!("a lock moves to a server when its threads spend {:.0} % of their time in sections", 100.0 * go)
+            }
+            None => "a server never pays here, so adaptive locks stay ordinary".to_owned(),
         };
         let threads = format!("{} threads, or {} and a server; {told}", self.threads, self.threads - 1);
         let lines = table::field("-", &threads, 1, width);

@@ -41,24 +41,24 @@ impl Session {
         let at = distance as usize;
         let distances = latency.transfer.len();
         let name = |what| order::named(what, at, distances);
-        let how = "random walk through 16 KiB that the other has just written";
+        let how = "random walk through 16 KiB that the other CPU has just written";
         sheet.put(name(order::TRANSFER), of_pairs(|all| all.load), "ns", how, &mut latency.transfer[at]);
         let clean = middle(travels.iter().filter_map(|all| all.clean));
-        let how = "the same, but the other has dropped it from all caches and then read it";
+        let how = "the same, but the other CPU has dropped it from all caches, then read it";
         sheet.put(name(order::CLEAN), clean, "ns", how, &mut latency.clean[at]);
         let measured = found.measured_ns.get_or_insert_default();
         let how = "a modified line with compare-and-swap";
         sheet.note(name("modified line, CAS"), of_pairs(|all| all.cas), how, distance, &mut measured.cas);
         let rmw = latency.rmw;
         let upgrade = of_pairs(|all| all.shared).map(|ns| ns - rmw).filter(|ns| *ns > 0.0);
-        let how = "compare-and-swap on lines that both have read, less one on an own line";
+        let how = "compare-and-swap on lines that both CPUs have read, minus one on an own line";
         sheet.put(name(order::UPGRADE), upgrade, "ns", how, &mut latency.upgrade[at]);
         let how = "half a round trip of a word that both change by CAS";
         let handover = of_pairs(|all| all.handover);
-        sheet.note(name("hand-over"), handover, how, distance, &mut measured.cas_ping_pong);
+        sheet.note(name("hand-off"), handover, how, distance, &mut measured.cas_ping_pong);
         let how = "the same, but each polls and then stores";
         let stores = of_pairs(|all| all.stores);
-        sheet.note(name("hand-over by stores"), stores, how, distance, &mut measured.store_ping_pong);
+        sheet.note(name("hand-off by stores"), stores, how, distance, &mut measured.store_ping_pong);
         if distance > 0 {
             self.remote(distance);
         }
@@ -87,8 +87,8 @@ impl Session {
         for (what, ns, how) in [
             ("load", &mut found.load, "of a line that the other hardware thread of the core has just written"),
             ("CAS", &mut found.cas, "the same with compare-and-swap"),
-            ("hand-over", &mut found.cas_ping_pong, "half a round trip of a word that both change by CAS"),
-            ("hand-over by stores", &mut found.store_ping_pong, "the same, but each polls and then stores"),
+            ("hand-off", &mut found.cas_ping_pong, "half a round trip of a word that both change by CAS"),
+            ("hand-off by stores", &mut found.store_ping_pong, "the same, but each polls and then stores"),
         ] {
             self.sheet.put(format!("siblings: {what}"), Some(*ns), "ns", how, ns);
         }
@@ -107,9 +107,9 @@ impl Session {
         let distances = latency.llc.len();
         let name = |what| order::named(what, at, distances);
         let load = middle(seen.iter().map(|remote| remote.llc));
-        sheet.put(name(order::LLC), load, "ns", "what the other wrote, 4 times its L2", &mut latency.llc[at]);
+        sheet.put(name(order::LLC), load, "ns", "data that the other CPU wrote, 4 times its L2", &mut latency.llc[at]);
         let load = middle(seen.iter().filter_map(|remote| remote.dram));
-        sheet.put(name(order::DRAM), load, "ns", "memory that the other made", &mut latency.dram[at]);
+        sheet.put(name(order::DRAM), load, "ns", "memory that the other CPU allocated", &mut latency.dram[at]);
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         let can_be_had = (0..2).all(|cpu| cpu::on(cpu, || ()).is_some());
         let (found, text) = of(2);
         assert_eq!(found.is_some(), can_be_had);
-        assert_eq!(text.contains("siblings: hand-over by stores"), can_be_had, "{text}");
+        assert_eq!(text.contains("siblings: hand-off by stores"), can_be_had, "{text}");
         assert_eq!(text.contains("lines between siblings"), !can_be_had, "{text}");
         assert!(found.is_none_or(|all| all.cas_ping_pong > 0.0 && all.store_ping_pong > 0.0));
         let (found, text) = of(1);

@@ -52,14 +52,14 @@ impl Effort {
     /// are too few.
     pub(super) fn memory(self, llc: usize, free: Option<usize>) -> Result<usize, String> {
         let shown = |bytes: usize| units::bytes(bytes as u64);
-        let free = free.ok_or("how much memory is free is not known (/proc/meminfo)")?;
+        let free = free.ok_or("the amount of free memory is unknown (/proc/meminfo)")?;
         let most = match self.quick {
-            true => (256 << 20, "--quick takes 256 MiB at most (without it: 4 GiB)".to_owned()),
-            false => (4 << 30, "4 GiB are the most that is taken".to_owned()),
+            true => (256 << 20, "--quick uses 256 MiB at most (without it: 4 GiB)".to_owned()),
+            false => (4 << 30, "at most 4 GiB are used".to_owned()),
         };
-        let share = (free / 4, format!("only a quarter of what is free, {}, is taken", shown(free / 4)));
+        let share = (free / 4, format!("only a quarter of the free memory, {}, is used", shown(free / 4)));
         match [&most, &share].into_iter().find(|(cap, _)| *cap < 2 * llc) {
-            Some((_, cap)) => Err(format!("it takes twice the last level, {}, and {cap}", shown(2 * llc))),
+            Some((_, cap)) => Err(format!("it needs twice the last-level cache, {}, but {cap}", shown(2 * llc))),
             None => Ok((4 * llc).min(most.0).min(share.0)),
         }
     }
@@ -91,11 +91,11 @@ mod tests {
         let error = refusal(quick, 260, Some(23 << 30));
         assert_eq!(
             error,
-            "it takes twice the last level, 520 MiB, and --quick takes 256 MiB at most (without it: 4 GiB)"
+            "it needs twice the last-level cache, 520 MiB, but --quick uses 256 MiB at most (without it: 4 GiB)"
         );
-        assert!(refusal(quick, 32, Some(64 << 20)).contains("only a quarter of what is free, 16 MiB, is taken"));
-        assert!(refusal(all, 260, Some(1 << 30)).contains("a quarter of what is free, 256 MiB"));
-        assert!(refusal(all, 3 << 10, Some(1 << 40)).ends_with("4 GiB are the most that is taken"));
+        assert!(refusal(quick, 32, Some(64 << 20)).contains("only a quarter of the free memory, 16 MiB, is used"));
+        assert!(refusal(all, 260, Some(1 << 30)).contains("a quarter of the free memory, 256 MiB"));
+        assert!(refusal(all, 3 << 10, Some(1 << 40)).ends_with("at most 4 GiB are used"));
         assert!(refusal(all, 1, None).contains("/proc/meminfo"));
         assert_eq!(all.memory(260 << 20, Some(23 << 30)), Ok(1040 << 20));
         assert_eq!(quick.memory(32 << 20, Some(1 << 30)), Ok(128 << 20));

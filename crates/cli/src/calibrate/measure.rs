@@ -93,7 +93,7 @@ impl Session {
         let mut cpus = self.shape.nodes.iter().flat_map(|node| &node.usable).flatten().copied();
         let home = cpus.find(|&cpu| cpu::on(cpu, || ()).is_some());
         if home.is_none() {
-            self.sheet.remark("threads cannot be bound to CPUs here, so nearly nothing could be measured");
+            self.sheet.remark("threads cannot be bound to CPUs here, so almost nothing could be measured");
         }
         home
     }
@@ -111,14 +111,14 @@ impl Session {
                     *into = size;
                     let bytes = u64::from(size.kib) << 10;
                     let (name, text) = (format!("{name} size"), units::bytes(bytes));
-                    self.sheet.tell(name, bytes as f64, "bytes", text, "the kernel says so");
+                    self.sheet.tell(name, bytes as f64, "bytes", text, "reported by the kernel");
                 }
                 None => self.sheet.miss(format!("{name} size")),
             }
         }
         match shape::inclusive() {
             Some(inclusive) => caches.inclusive = inclusive,
-            None => self.sheet.miss("whether the last level is inclusive"),
+            None => self.sheet.miss("whether the last-level cache is inclusive"),
         }
         self.sheet.miss("TLB size");
     }
@@ -138,7 +138,7 @@ impl Session {
         sheet.put("atomic addition", here(own::rmw), "ns", "to a line of its own", &mut latency.rmw);
         sheet.put("store", here(own::store), "ns", "to a line of its own", &mut latency.store);
         sheet.put("pause", here(own::pause), "ns", "the polling hint, in a loop", &mut latency.pause);
-        let how = "a line in each of 8,192 pages, less 8,192 lines side by side";
+        let how = "a line in each of 8,192 pages, minus 8,192 adjacent lines";
         sheet.put("page walk", here(own::page_walk), "ns", how, &mut found.cache.tlb.walk_ns);
     }
 
@@ -169,7 +169,7 @@ impl Session {
         let named = |what| order::named(what, 0, latency.llc.len());
         let (last, behind) = (named(order::LLC), named(order::DRAM));
         sheet.put(last, in_llc, "ns", how, &mut latency.llc[0]);
-        let how = "random walk through 4 times the last level, or what may be taken";
+        let how = "random walk through 4 times the last-level cache, or the memory that may be used";
         sheet.put(behind, in_memory, "ns", how, &mut latency.dram[0]);
     }
 }

@@ -50,24 +50,24 @@ use sheet::Sheet;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashlock calibrate -o here.toml         measure, and keep the description
-  flashlock calibrate --quick > here.toml  roughly, in a few seconds
-      without -o the description is printed
+  flashlock calibrate -o here.toml         measure, and write the description
+  flashlock calibrate --quick > here.toml  measure roughly, in a few seconds
   flashlock calibrate --json | jq '.figures[] | {what, value, unit}'
-      what was measured, for programs
-  flashlock calibrate --evidence           the figures by which the default lock decides
+      the measured figures as JSON
+  flashlock calibrate --evidence           the costs that guide the default lock
   flashlock calibrate --delegation > rcl.toml
-      from when on a server pays; for FLASHLOCK_RCL_CONFIG
+      when a server pays; use the file with FLASHLOCK_RCL_CONFIG
 
-Run nothing else meanwhile. Root is not needed. CPUs that this process may not use
-are not measured. The file says when it was measured, and which figures could not
-be measured here and come from another machine. Implausible figures are measured
-again; if they stay implausible, a warning names them. If a farther CPU seems a
-little nearer than a near one, its figure is raised, and the file says so. The
-file is text: edit any value that you know more precisely.
+Run nothing else meanwhile. Root is not needed. CPUs that this process may not
+use are not measured. The description says when it was measured. It names the
+figures that could not be measured here and come from another machine instead.
+Implausible figures are measured again; if they stay implausible, a warning
+names them. If a farther CPU seems a little nearer than a near one, its figure
+is raised, and the description says so. The description is text: edit any value
+that you know more precisely.
 
-Exit status: 0 measured, 1 the file exists or cannot be written, or holds what
-cannot be simulated, 2 wrong usage.";
+Exit status: 0 measured; 1 the file exists or cannot be written, or the machine
+cannot be simulated as measured; 2 wrong usage.";
 
 /// The machine whose values replace those that are not measured.
 const DEFAULTS: &str = "2x26x2";
@@ -75,15 +75,15 @@ const DEFAULTS: &str = "2x26x2";
 /// How often the screen is updated to show progress.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Measure this machine, for the simulation
+/// Measure this machine, to simulate it
 ///
-/// Writes a machine description for the simulation: topology and caches; the time of loads, stores, atomic operations
-/// and transfers between CPUs; the time that the system takes to wake, switch and sleep. Takes half a minute, or some
-/// minutes with hundreds of CPUs, because it measures each pair of them.
+/// Writes a machine description for `flashlock simulate`: topology and caches; the cost of loads, stores, atomic
+/// operations and transfers between CPUs; the cost of wake-ups, context switches and sleeps. This takes half a minute,
+/// or some minutes with hundreds of CPUs, because each pair of CPUs is measured.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Write the description into this file, and print what was measured and how
+    /// Write the description into this file, and print the figures and how they were measured
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     output: Option<PathBuf>,
 
@@ -91,20 +91,20 @@ pub(crate) struct Args {
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// Fewer repetitions, a sample of the pairs of CPUs: rougher, and done in a few seconds
+    /// Measure roughly, in a few seconds: fewer repetitions, and a sample of the pairs of CPUs
     #[arg(long)]
     quick: bool,
 
-    /// Print what was measured as JSON; the description is in it, too
+    /// Print the figures as JSON, including the description
     #[arg(long)]
     json: bool,
 
-    /// Measure only the figures by which the default lock decides, and show them; this takes a moment
+    /// Measure only the costs by which the default lock decides, and show them. This takes a moment
     #[arg(long, conflicts_with_all = ["output", "quick"])]
     evidence: bool,
 
-    /// Measure only from when on a server pays that runs critical sections (`rcl`), and print the table `[adaptive]` of
-    /// its configuration file: it takes 20 seconds
+    /// Measure only when it pays to run critical sections on a server (`rcl`), and print the table `[adaptive]` of its
+    /// configuration file. This takes 20 seconds
     #[arg(long, conflicts_with_all = ["output", "evidence"])]
     delegation: bool,
 }
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     session.run();
     let Session { mut found, mut sheet, .. } = session;
     for doubt in plausible::doubts(&found, |what| sheet.has(what)) {
-        screen::complain(Some("warning"), &format!("implausible: {doubt}; let nothing else run, and measure again"));
+        screen::complain(Some("warning"), &format!("implausible: {doubt}; stop other programs, and measure again"));
         sheet.remark(format!("implausible: {doubt}"));
     }
     order::settle(&mut found, &Description::find(DEFAULTS).map_err(Failure::new)?, &mut sheet);
@@ -182,8 +182,8 @@ fn deliver(args: &Args, machine: &Machine, found: &Description, sheet: &Sheet) -
     };
     let sound = Description::parse(&text).map(drop).map_err(|error| {
         Failure::new(format_args!(
-            "this machine cannot be simulated as it was measured: {error} (of the description, which was written all \
-             the same: correct it)"
+            "this machine cannot be simulated as it was measured: {error}. The description was written; correct it \
+             there"
         ))
     });
     kept.and(sound)
@@ -220,7 +220,7 @@ fn open(file: &Path, force: bool, truncate: bool) -> io::Result<File> {
 fn refused(file: &Path, error: &io::Error) -> Failure {
     let file = file.display();
     match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(format_args!("'{file}' exists; --force replaces it")),
+        io::ErrorKind::AlreadyExists => Failure::new(format_args!("'{file}' exists; use --force to replace it")),
         _ => Failure::new(format_args!("cannot write '{file}': {}", screen::reason(error))),
     }
 }

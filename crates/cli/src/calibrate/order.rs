@@ -67,14 +67,14 @@ fn levels(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
             let to = rounded(near + more);
             let [there, nearer, to_be, more] = [*value, near, to, more].map(three_digits);
             sheet.remark(format!(
-                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}: {to_be} \
-                 ns are written, for there it takes {more} more",
+                "{name}: not measured, and the {there} ns of {DEFAULTS} are no more than the {nearer} of {}. {to_be} \
+                 ns are used instead, because it takes {more} ns more on {DEFAULTS}",
                 names[at - 1]
             ));
             *value = to;
         }
         if at == 1 && *value < near {
-            sheet.raise(name, near, "the second level takes no less than the first");
+            sheet.raise(name, near, "a second-level load takes no less time than a first-level load");
             *value = near;
         }
         near = *value;
@@ -96,7 +96,7 @@ fn alone(latency: &mut Latency, usual: &Latency, sheet: &mut Sheet) {
         let there = at.min(usual.clean.len() - 1);
         latency.clean[at] = rounded(latency.transfer[at] * usual.clean[there] / usual.transfer[there]);
         sheet.remark(format!(
-            "{name}: not measured, taken to be {} ns, the same share of {modified} as on {DEFAULTS}",
+            "{name}: not measured, assumed to be {} ns, the same share of {modified} as on {DEFAULTS}",
             three_digits(latency.clean[at])
         ));
     }
@@ -113,7 +113,7 @@ fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
         } else if *ns > least {
             *ns = least;
             sheet.remark(format!(
-                "{name}: not measured, and lowered to what is farther away: {} ns",
+                "{name}: not measured, lowered to the value for farther accesses: {} ns",
                 three_digits(least)
             ));
         }
@@ -123,10 +123,10 @@ fn by_distance(what: &str, list: &mut [f64], sheet: &mut Sheet) {
         if *ns < near {
             *ns = near;
             match sheet.has(name) {
-                true => sheet.raise(name, near, "what is farther away takes no less than what is nearer"),
+                true => sheet.raise(name, near, "a farther access takes no less time than a nearer one"),
                 false => {
                     sheet.remark(format!(
-                        "{name}: not measured, and raised to what is nearer: {} ns",
+                        "{name}: not measured, raised to the value for nearer accesses: {} ns",
                         three_digits(near)
                     ));
                 }
@@ -178,11 +178,11 @@ mod tests {
         let (found, source) = settled(3, &measured);
         for (what, list) in LISTS {
             assert_eq!(*list(&mut found.latency_ns.clone()), [100.0, 130.0, 130.0], "{what}");
-            let remark = format!("{what}, distance 2: 120 ns measured, raised to 130 ns, for what is farther");
+            let remark = format!("{what}, distance 2: measured 120 ns, raised to 130 ns, because a farther");
             assert!(source.contains(&remark), "{source}");
         }
         assert_eq!((found.latency_ns.l1, found.latency_ns.l2), (2.0, 2.0));
-        assert!(source.contains("L2 load: 1.90 ns measured, raised to 2.00 ns"), "{source}");
+        assert!(source.contains("L2 load: measured 1.90 ns, raised to 2.00 ns"), "{source}");
         let rising: Vec<_> = LISTS.iter().flat_map(|(what, _)| [(*what, 0, 100.0), (*what, 1, 130.0)]).collect();
         assert!(!settled(2, &rising).1.contains("Note"));
     }
@@ -193,7 +193,7 @@ mod tests {
         let (found, source) = settled(1, &[(LLC, 0, 125.0)]);
         assert_eq!((found.latency_ns.llc[0], found.latency_ns.dram[0]), (125.0, 183.0));
         assert!(
-            source.contains("and the 78.0 ns of 2x26x2 are no more than the 125 of last-level load: 183 ns"),
+            source.contains("and the 78.0 ns of 2x26x2 are no more than the 125 of last-level load. 183 ns"),
             "{source}"
         );
         // Nodes of one core each: no node has a second core.
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(found.latency_ns.transfer, [40.0, 40.0]);
         assert_eq!(found.latency_ns.clean, [34.0, 34.0]);
         assert_eq!((found.latency_ns.llc[1], found.latency_ns.upgrade[1]), (125.0, 200.0));
-        assert!(source.contains("modified line, load, distance 0: not measured, and lowered"), "{source}");
-        assert!(source.contains("last-level load, distance 1: not measured, and raised"), "{source}");
+        assert!(source.contains("modified line, load, distance 0: not measured, lowered"), "{source}");
+        assert!(source.contains("last-level load, distance 1: not measured, raised"), "{source}");
     }
 }

@@ -38,8 +38,10 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
     let mut doubts: Vec<String> =
         loads.windows(2).filter(|pair| pair[0].1 >= pair[1].1).map(|pair| said(pair[0], pair[1])).collect();
     if latency.transfer[0] <= latency.l1 && was_measured(order::L1) && measured(order::TRANSFER, 0) {
-        doubts
-            .push(said(("an L1 load", latency.l1), ("a load of what another core has modified", latency.transfer[0])));
+        doubts.push(said(
+            ("an L1 load", latency.l1),
+            ("a load of a line that another core has modified", latency.transfer[0]),
+        ));
     }
     for (name, what, list) in [
         ("a last-level load", order::LLC, &latency.llc),
@@ -58,7 +60,7 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
         let is_too_long = |(at, ns): &(u32, f64)| *ns > TRAVELS * latency.transfer[*at as usize];
         let known = |(at, _): &(u32, f64)| measured(order::TRANSFER, *at as usize);
         doubts.extend(list.iter().copied().filter(known).find(is_too_long).map(|(at, ns)| {
-            let load = ("a load of what another core has modified", latency.transfer[at as usize]);
+            let load = ("a load of a line that another core has modified", latency.transfer[at as usize]);
             said(load, (name, ns))
         }));
     }
@@ -79,7 +81,7 @@ pub(super) fn doubts(found: &Description, was_measured: impl Fn(&str) -> bool) -
 
 /// The measured hand-offs of a word between two CPUs, with their names.
 fn hand_overs(measured: &Measured) -> [(&'static str, &[(u32, f64)]); 2] {
-    [("a hand-over", &measured.cas_ping_pong), ("a hand-over by stores", &measured.store_ping_pong)]
+    [("a hand-off", &measured.cas_ping_pong), ("a hand-off by stores", &measured.store_ping_pong)]
 }
 
 #[cfg(test)]
@@ -103,7 +105,7 @@ mod tests {
             siblings: None,
         };
         machine.measured_ns = Some(measured);
-        let expected = "a load of what another core has modified takes 113 ns, and a hand-over by stores 19,000";
+        let expected = "a load of a line that another core has modified takes 113 ns, and a hand-off by stores 19,000";
         assert_eq!(doubts(&machine, |_| true), [expected]);
         assert_eq!(doubts(&machine, |what| !what.starts_with(order::TRANSFER)), [""; 0]);
     }

@@ -39,8 +39,10 @@ impl Shape {
         let mut nodes = nodes(machine, true);
         let mut remarks = Vec::new();
         if nodes.len() > MAX_NODES as usize {
-            remarks
-                .push(format!("{} last-level caches are more than can be simulated: taken by NUMA node", nodes.len()));
+            remarks.push(format!(
+                "{} last-level caches are more than can be simulated: each NUMA node gets one",
+                nodes.len()
+            ));
             nodes = self::nodes(machine, false);
         }
         let threads = machine.cpus.iter().map(|cpu| cpu.siblings.len().max(1)).max().unwrap_or(1) as u32;
@@ -48,7 +50,7 @@ impl Shape {
         if nodes.iter().any(|node| node.cores != cores)
             || machine.cpus.iter().any(|cpu| cpu.siblings.len().max(1) as u32 != threads)
         {
-            remarks.push("nodes or cores differ in size: all are taken to be like the largest".to_owned());
+            remarks.push("nodes or cores differ in size: all are assumed to be like the largest".to_owned());
         }
         let mut packages: BTreeMap<u32, u32> = BTreeMap::new();
         nodes.iter().for_each(|node| *packages.entry(node.package).or_default() += 1);

@@ -98,7 +98,7 @@ impl Sheet {
     pub(super) fn raise(&mut self, what: &str, to: f64, why: &str) {
         let Some(row) = self.rows.iter_mut().find(|row| row.what == what) else { return };
         let (measured, shown) = (&row.text, format!("{} {}", units::three_digits(to), row.unit));
-        self.remarks.push(format!("{what}: {measured} measured, raised to {shown}, for {why}"));
+        self.remarks.push(format!("{what}: measured {measured}, raised to {shown}, because {why}"));
         row.raised_to = Some(to);
     }
 
@@ -176,7 +176,7 @@ mod tests {
         sheet.show("second level", 1.5, "ns", "a walk");
         sheet.raise("second level", 1.67, "it takes no less than the first");
         sheet.raise("what was not measured", 9.0, "nothing");
-        let remark = "second level: 1.50 ns measured, raised to 1.67 ns, for it takes no less than the first";
+        let remark = "second level: measured 1.50 ns, raised to 1.67 ns, because it takes no less than the first";
         assert_eq!(sheet.remarks, [remark]);
         let text = sheet.text("This machine", "2x2", 120);
         assert!(text.contains("1.50 ns   a walk; raised to 1.67 ns") && text.contains(remark), "{text}");

@@ -13,25 +13,25 @@ impl Session {
         let Self { found, sheet, .. } = self;
         let os = &mut found.scheduler;
         let here = |measure: fn(Effort) -> Option<f64>| cpu::on(home?, || measure(effort))?;
-        sheet.put("system call", here(kernel::syscall), "µs", "a futex wake-up of nobody", &mut os.syscall_us);
+        sheet.put("system call", here(kernel::syscall), "µs", "a futex wake-up without a sleeper", &mut os.syscall_us);
         let syscall = os.syscall_us;
         // If it is less than the calls alone, the measurement failed.
         let switch = home.and_then(|cpu| (0..TRIES).find_map(|_| kernel::switch(effort, cpu).filter(|us| *us > 0.0)));
-        let how = "two threads of one CPU that yield to each other, less the calls";
+        let how = "two threads of one CPU that yield to each other, minus the calls";
         sheet.put("context switch", switch, "µs", how, &mut os.switch_us);
         let slice = home.and_then(|cpu| kernel::slice(effort, cpu)).filter(|us| *us >= 1.0);
         sheet.put(
             "time slice",
             slice,
             "µs",
-            "how long one of two busy threads of one CPU is not running",
+            "how long each of two busy threads of one CPU does not run",
             &mut os.slice_us,
         );
         sheet.put(
             "timer slack",
             here(kernel::timer_slack),
             "µs",
-            "what a sleep of 200 µs takes longer",
+            "by how much a sleep of 200 µs is too long",
             &mut os.timer_slack_us,
         );
         syscall
@@ -50,12 +50,12 @@ impl Session {
                 "wake-up on one CPU",
                 (local.call - syscall).max(0.0),
                 "µs",
-                "the same, of a thread of the waker's CPU",
+                "the same, of a thread on the waker's CPU",
             );
         }
         let call =
             wakes.first().and_then(|(_, wake)| wake.as_ref()).map(|wake| wake.call - syscall).filter(|us| *us > 0.0);
-        sheet.put("wake-up", call, "µs", "a futex wake-up of a sleeping thread, less the call", &mut os.wake_us);
+        sheet.put("wake-up", call, "µs", "a futex wake-up of a sleeping thread, minus the call", &mut os.wake_us);
         if pair.is_none() || wakes.iter().any(|(_, wake)| wake.is_none()) {
             sheet.miss("how long an idle CPU takes to wake up (a second core is needed)");
             return;
@@ -73,9 +73,9 @@ fn idle(wakes: &[(u32, f64)], sheet: &mut Sheet) -> Vec<(f64, f64)> {
     let mut one = |&(idle, latency): &(u32, f64)| {
         let name = format!("idle CPU, after {idle} µs");
         let mut us = 0.0;
-        sheet.put(&name, Some(latency), "µs", "from wake-up to running, less call and switch", &mut us);
+        sheet.put(&name, Some(latency), "µs", "from wake-up to running, minus call and switch", &mut us);
         if us < longest {
-            sheet.raise(&name, longest, "who was idle for longer does not wake up sooner");
+            sheet.raise(&name, longest, "a CPU that was idle for longer does not wake up sooner");
         }
         longest = us.max(longest);
         (f64::from(idle), longest)
@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(idle(&[(0, 27.7), (50, 25.1), (500, 30.0)], &mut sheet), [(0.0, 27.7), (50.0, 27.7), (500.0, 30.0)]);
         let text = sheet.text("This machine", "2x2", 140);
         assert!(text.contains("25.1 µs") && text.matches("; raised to 27.7 µs").count() == 1, "{text}");
-        assert!(sheet.source("2x2").contains("idle CPU, after 50 µs: 25.1 µs measured, raised to 27.7 µs"), "{text}");
+        assert!(sheet.source("2x2").contains("idle CPU, after 50 µs: measured 25.1 µs, raised to 27.7 µs"), "{text}");
     }
 }

@@ -35,7 +35,7 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
     if judged.is_empty() {
         let complete = verdict.standings.iter().map(|standing| standing.advantage.rounds).max().unwrap_or(0);
         return format!(
-            "none. {} {} too few to tell a difference from noise: {LEAST_ROUNDS} are needed, more are better.{}",
+            "none. {} {} too few to tell a difference from noise; at least {LEAST_ROUNDS} are needed.{}",
             flashlock_report::units::counted(u64::from(complete), "complete round"),
             if complete == 1 { "is" } else { "are" },
             warning(results, group),
@@ -49,23 +49,22 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
     let good = good.max_by(|a, b| a.advantage.mean.total_cmp(&b.advantage.mean));
     let theirs = rival.map_or_else(String::new, |rival| {
         format!(
-            "{} was best, {}; but a program must be written for it. Of the locks that a program can be put under: ",
+            "{} was best: it {}. But a program must be written for it. For an unchanged program: ",
             rival.lock,
             how_much(rival, results, did)
         )
     });
     let Some(best) = good else { return theirs + &keep(verdict, &ours) + &warning };
     let mut text = format!(
-        "{theirs}use {}. It {} ({}; confidence that there is a difference: {}).",
+        "{theirs}use {}. It {} ({}; confidence {}).",
         best.lock,
         how_much(best, results, did),
-        interval(best.advantage)
-            .map_or_else(|| "without any spread".to_owned(), |ends| format!("95 % interval {ends}")),
+        interval(best.advantage).map_or_else(|| "no spread".to_owned(), |ends| format!("95 % interval {ends}")),
         confidence(best)
     );
     if best.advantage.mean >= COLLAPSE {
         text = format!(
-            "{theirs}use {}: with it the program works at a usual speed, and glibc's mutex collapsed.",
+            "{theirs}use {}: with it, the program runs at a usual speed, while glibc's mutex collapsed.",
             best.lock
         );
         text += &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"));
@@ -73,13 +72,13 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
     text += &range(results, group, &best.lock);
     let equals = verdict.equals.iter().filter(|lock| **lock != best.lock).map(String::as_str).collect::<Vec<_>>();
     if rival.is_none() && !equals.is_empty() {
-        text += &format!(" Just as good, as far as this can tell: {}", equals.join(", "));
+        text += &format!(" Not measurably different: {}", equals.join(", "));
         text += if equals.contains(&DEFAULT.info().name) { " (the default lock)." } else { "." };
     } else if rival.is_some() && verdict.equals.contains(&best.lock) {
-        text += " It cannot be told from the best.";
+        text += " It does not measurably differ from the best.";
     }
     if best.advantage.mean < LITTLE {
-        text += " That is little, and may not be worth the change.";
+        text += " This is a small gain, and may not be worth the change.";
     }
     text + &warning
 }
@@ -88,7 +87,7 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
 fn how_much(standing: &Standing, results: &Results, [did, as_what]: [&str; 2]) -> String {
     let baseline = results.baseline();
     match standing.advantage.mean {
-        mean if mean >= COLLAPSE => format!("where {baseline} collapsed"),
+        mean if mean >= COLLAPSE => format!("worked while {baseline}'s mutex collapsed"),
         mean => format!("{did} {} times {as_what} {baseline}'s mutex", three_digits(mean)),
     }
 }
@@ -109,10 +108,10 @@ fn warning(results: &Results, group: &Group) -> String {
     let (failed, slow) = (ended(false), ended(true));
     let mut text = String::new();
     if !failed.is_empty() {
-        text += &format!(" Not {}: the program failed under it.", failed.join(", nor "));
+        text += &format!(" Do not use {}: the program failed under it.", failed.join(" or "));
     }
     if !slow.is_empty() {
-        text += &format!(" Not {}: the program timed out under it.", slow.join(", nor "));
+        text += &format!(" Do not use {}: the program timed out under it.", slow.join(" or "));
     }
     text
 }
@@ -127,17 +126,18 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
     let worse = named(Direction::Worse);
     if !better.is_empty() {
         return format!(
-            "keep glibc's mutex. The program works with no lock that is better than it: {}.",
+            "keep glibc's mutex. These locks are better, but the program failed under them: {}.",
             better.join(", ")
         );
     }
     if worse.is_empty() {
-        return format!("keep glibc's mutex: no lock differs from glibc beyond the noise. {}", left_open(judged));
+        return format!("keep glibc's mutex: no lock differs from it beyond the noise. {}", left_open(judged));
     }
     let sure = verdict.standings.iter().filter(|standing| standing.direction == Direction::Worse);
     let least = sure.filter_map(|standing| standing.p).fold(0.0, f64::max);
     format!(
-        "keep glibc's mutex: no lock is better beyond the noise. Worse, by the times in brackets: {} (confidence {}).",
+        "keep glibc's mutex: no lock is better beyond the noise. These are worse, by the factor in brackets: {} \
+         (confidence {}).",
         worse.join(", "),
         percent(least)
     )
@@ -148,16 +148,16 @@ fn left_open(judged: &[&Standing]) -> String {
     let intervals: Option<Vec<(f64, f64)>> =
         judged.iter().map(|standing| standing.advantage.interval_of(judged.len())).collect();
     let Some(intervals) = intervals else {
-        return "Of some lock every round gave the same figure, so nothing is known of its noise: the figure may be too \
-                coarse to show a difference."
+        return "With some lock, every round gave the same figure, so its noise is unknown. The figure may be too coarse \
+                to show a difference."
             .into();
     };
     let low = intervals.iter().map(|ends| ends.0).fold(1.0, f64::min);
     let high = intervals.iter().map(|ends| ends.1).fold(1.0, f64::max);
     let all = if judged.len() > 1 { " that hold for all locks at once" } else { "" };
     format!(
-        "The 95 % intervals{all} reach from {} to {} times as good as glibc's: what lies between them is not ruled \
-         out.",
+        "The 95 % intervals{all} reach from {} to {} times as good as glibc's: differences within them are \
+         possible.",
         three_digits(low),
         three_digits(high)
     )
@@ -183,7 +183,7 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
     let range = match all.as_slice() {
         _ if has_fallen => return String::new(),
         [(low, at_low), .., (high, at_high)] => format!(
-            " From {} times with {at_low} to {} times with {at_high} {}.",
+            " It ranged from {} times with {at_low} to {} times with {at_high} {}.",
             three_digits(*low),
             three_digits(*high),
             group.axis
@@ -197,13 +197,13 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
 fn caveats(results: &Results, plan: &Plan) -> String {
     let mut text = String::new();
     if plan.is_map {
-        text += "This is a synthetic benchmark: test your own program, with flashlock compare -- PROGRAM.";
+        text += "This is a synthetic benchmark. Test your own program: flashlock compare -- PROGRAM.";
     }
     if results.provenance.machine.numa_nodes == Some(1) {
         text += " This machine has one NUMA node, so NUMA effects are not visible.";
     }
     if cfg!(debug_assertions) {
-        text += " This flashlock was built without optimisation: build it with --release.";
+        text += " This flashlock was built without optimisation; build it with --release.";
     }
     text.trim().to_owned()
 }
@@ -259,14 +259,14 @@ mod tests {
             ("mcs", &[2.0, 2.1, 1.9, 2.0]),
         ]));
         assert!(text.starts_with("use shfl. It ran 2.00 times as fast as with glibc's mutex (95 % interval"), "{text}");
-        assert!(text.contains("over 99.9 %") && text.contains("Just as good, as far as this can tell: tas."), "{text}");
+        assert!(text.contains("over 99.9 %") && text.contains("Not measurably different: tas."), "{text}");
     }
 
     #[test]
     fn no_difference_is_an_answer() {
         let text = said(&results(&[("shfl", &[1.01, 0.98, 1.0, 1.02])]));
         assert!(
-            text.contains("no lock differs from glibc beyond the noise. The 95 % intervals reach from 0.969"),
+            text.contains("no lock differs from it beyond the noise. The 95 % intervals reach from 0.969"),
             "{text}"
         );
         let of_two = said(&results(&[("shfl", &[1.01, 0.98, 1.0, 1.02]), ("mcs", &[1.01, 0.98, 1.0, 1.02])]));
@@ -301,8 +301,8 @@ mod tests {
         little.points[2].failures.push(failed);
         little.judge();
         let text = said(&little);
-        assert!(text.starts_with("use shfl.") && text.contains("That is little"), "{text}");
-        assert!(text.contains("Not tas: the program failed under it."), "{text}");
+        assert!(text.starts_with("use shfl.") && text.contains("This is a small gain"), "{text}");
+        assert!(text.contains("Do not use tas: the program failed under it."), "{text}");
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
         slow.points[2].failures.push(timed_out);
         slow.judge();
         let text = said(&slow);
-        assert!(text.contains("Not mcs: the program timed out under it.") && !text.contains("failed"), "{text}");
+        assert!(text.contains("Do not use mcs: the program timed out under it.") && !text.contains("failed"), "{text}");
     }
 
     #[test]
@@ -324,21 +324,21 @@ mod tests {
         won.rivals = vec!["tbb".into()];
         let text = said(&won);
         assert!(
-            text.starts_with("tbb was best, ran 4.00 times as fast as with glibc's mutex; but a program"),
+            text.starts_with("tbb was best: it ran 4.00 times as fast as with glibc's mutex. But a program"),
             "{text}"
         );
-        assert!(text.contains("put under: use flash. It ran 2.00 times"), "{text}");
+        assert!(text.contains("unchanged program: use flash. It ran 2.00 times"), "{text}");
         let mut alone = results(&locks[1..]);
         alone.rivals = vec!["tbb".into()];
         let text = said(&alone);
-        assert!(text.contains("put under: keep glibc's mutex"), "{text}");
+        assert!(text.contains("unchanged program: keep glibc's mutex"), "{text}");
         assert!(!text.contains("tbb (4.00)"), "{text}");
     }
 
     #[test]
     fn a_collapsed_baseline_makes_no_gain() {
         let text = said(&results(&[("shfl", &[0.001_45, 0.001_46, 0.001_44, 0.001_45])]));
-        assert!(text.starts_with("use shfl: with it the program works at a usual speed"), "{text}");
+        assert!(text.starts_with("use shfl: with it, the program runs at a usual speed"), "{text}");
         assert!(text.contains("glibc collapsed (1.00, shfl 0.00145)") && !text.contains("69"), "{text}");
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
     }
     if locks.is_empty() {
         return Err(Failure::usage(
-            "--locks names only glibc, which is what the locks are compared with; name another one",
+            "--locks names only glibc, with which all locks are compared anyway; name another one",
         ));
     }
     Ok(locks)

@@ -47,7 +47,7 @@ impl Merit {
         let pattern = Regex::new(pattern).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Failure::usage(format_args!("--metric '{pattern}': is no regular expression: {reason}"))
+            Failure::usage(format_args!("--metric '{pattern}' is not a regular expression: {reason}"))
         })?;
         Ok(Self::Printed { pattern, better: if lower_is_better { Better::Less } else { Better::More } })
     }
@@ -63,10 +63,7 @@ impl Merit {
             }
             Self::Map => vec![
                 metric(name::OPERATIONS, "Operations per µs", Better::More),
-                less(
-                    name::FAIRNESS,
-                    "Share of the operations that fell to the busier half of the threads (0.5 is fair)",
-                ),
+                less(name::FAIRNESS, "Share of the operations that the busier half of the threads made (0.5 is fair)"),
             ],
         };
         metrics.extend([
@@ -130,7 +127,7 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
     let found = last(&run.stdout).or_else(|| last(&run.stderr)).ok_or(NoFigure::NotFound)?;
     match number(found.trim()) {
         Some(number) if number.is_finite() && number > 0.0 => Ok(number),
-        Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', and only positive numbers have ratios"))),
+        Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', but only positive numbers can be compared"))),
         None => Err(NoFigure::Bad(format!(
             "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three \
              digits)"
@@ -184,6 +181,8 @@ mod tests {
         assert_eq!(found("x", "", ""), Err("not found".into()));
         assert!(found("n=(.*)", "n=many", "").unwrap_err().contains("'many', which is not a number"));
         assert!(found("n=(.*)", "n=0", "").unwrap_err().contains("only positive numbers"));
-        assert!(Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("no regular expression")));
+        assert!(
+            Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("not a regular expression"))
+        );
     }
 }

@@ -50,103 +50,107 @@ const INTERRUPTED: u8 = 130;
 
 const EXAMPLES: &str = "\
 Examples:
-  flashlock compare                                  this machine, in a minute
-  flashlock compare -- ./server-benchmark            run time under several locks
+  flashlock compare                        this machine, in a minute
+  flashlock compare -- ./server-benchmark  the run time under several locks
   flashlock compare --locks flash,mcs:wait=park -- ./bench
   flashlock compare --threads 1,8,64 -- ./bench --threads {threads}
   flashlock compare --metric 'ops/sec: ([0-9.]+)' -- ./bench
-  flashlock compare --metric 'p99=([0-9.]+)ms' --lower-is-better -- ./bench
+  flashlock compare --metric 'p99=([0-9.]+)' --lower-is-better -- ./bench
   flashlock compare --rivals none --closures rcl,flat-combining,cc-synch
   flashlock compare --plot result.svg --json -- ./bench > results.json
 
 What is compared: the run time, or with --metric a number that the program
-prints. REGEX is searched in its standard output, then in its standard error;
-the last match counts, and of a match its first group, if it has one. The
-decimal point is '.'; commas and underscores may group three digits.
+prints. flashlock looks for REGEX in the standard output, then in the standard
+error. The last match counts; if the regex has a group, its first group counts.
+The decimal point is '.'; commas and underscores may separate groups of three
+digits.
 
-Without CMD: a key-value map behind one mutex (CNA, EuroSys 2019, section 7.1.1),
-in operations per microsecond, once without work outside the lock and once with
-2 µs of it. The mutex is glibc's, one of flashlock's locks, or one that programs
-embed instead: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl, nsync.
-The last three are C++: they need a compiler and Debian's libtbb-dev, libabsl-dev,
-libnsync-dev. Those that are not installed are left out, and named. --closures
-adds locks that run closures: flat-combining, cc-synch, rcl and its kin.
+Without CMD: a key-value map behind one mutex (CNA, EuroSys 2019, section
+7.1.1), in operations per microsecond, first without work outside the lock, then
+with 2 µs of it. The mutex is glibc's, one of flashlock's locks, or one that
+programs embed: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl,
+nsync. The last three are C++. They need a compiler (c++, g++, clang++, or the
+one that CXX names) and Debian's libtbb-dev, libabsl-dev and libnsync-dev. Those
+that are not installed are left out, and a note names them. --closures adds
+locks that run closures: flat-combining, cc-synch, and variants of rcl.
 
-How: first the program runs under glibc, to see that it works and how long it
-takes; that run does not count. Then each round runs it under glibc's mutex and
-under all locks, in random order. Rounds go on until the 95 % intervals of all
-ratios are within 2 % (after at least 8 rounds) or the time is up. Ratios are
-taken within a round. A lock is said to differ only if chance is an unlikely
-explanation, corrected for the number of locks. That no lock differs is an answer,
-too. Ctrl-C ends it, and shows what was measured.
+How: first the program runs under glibc, to check that it works and to learn how
+long it takes. That run does not count. Then each round runs it under glibc's
+mutex and under all locks, in random order. Rounds continue until the 95 %
+intervals of all ratios are within 2 % (after at least 8 rounds), or until the
+time is up. Ratios are taken within a round. A lock is said to differ only if
+chance is an unlikely explanation, corrected for the number of locks. That no
+lock differs is an answer, too. Ctrl-C ends the comparison and shows what was
+measured.
 
-How long: it says so when it begins, and keeps to it. A verdict needs 3 rounds. If
---time has no room for all locks, the last ones are left out; locks that turn out
-too slow for it are given up. Both are named.
+How long: flashlock says so at the start, and keeps to it. A verdict needs 3
+rounds. If --time is too short for all locks, the last ones are left out. Locks
+that turn out to be too slow for it are given up. Notes name both.
 
 The program's standard input is /dev/null. When its time is up, or after Ctrl-C,
 it gets SIGTERM, and SIGKILL a second later.
 
 If the program fails or times out under a lock, the end of its output is shown.
-After two failures, or one time-out, a lock is not tried again with that number of
-threads. If glibc's lock is ten times slower than another, it has collapsed. That
-is no gain of the other lock, so the ratio is not shown.
+After two failures, or one time-out, the lock is not tried again with that
+number of threads. If glibc's lock is ten times slower than another, it has
+collapsed. This is no gain of the other lock, so the ratio is not shown.
 
-A program that ends within 50 ms does little but start, so its run time is not
-ranked. Give it more work, or use --metric.
+The run time of a program that ends within 50 ms is mostly start-up, so it is
+not ranked. Give the program more work, or use --metric.
 
-Exit status: 0 there is an answer, even if a lock failed or timed out; 1 flashlock
-itself failed; 2 wrong usage or an unknown lock; 3 there is no answer: too few
-rounds, too short a program, or it works under no lock; 4 there is no answer
-because the program fails under glibc; 5 the metric is not in the output; 126 the
-program cannot be executed; 127 it was not found; 130 interrupted (what was
-measured is shown). With --runs 1 or 2 the figures are the answer.";
+Exit status: 0 there is an answer, even if a lock failed or timed out; 1
+flashlock itself failed; 2 wrong usage or an unknown lock; 3 there is no answer,
+because there were too few rounds, the program is too short, or it works under
+no lock; 4 there is no answer, because the program fails under glibc; 5 the
+output does not contain the metric; 126 the program cannot be executed; 127 it
+was not found; 130 interrupted (what was measured is shown). With --runs 1 or 2,
+the figures are the answer.";
 
-/// Which lock should I use? Run a program under several locks, and compare
+/// Find the best lock: run a program under several locks, and compare
 ///
-/// Runs a program under glibc's mutex and under several locks, again and again in random order, and says which lock to
-/// choose, how sure that is, and under which locks the program fails.
+/// Runs a program under glibc's mutex and under several locks, repeatedly and in random order. Then it tells you which
+/// lock to use, how certain that is, and under which locks the program fails.
 ///
-/// Without a program it runs a small benchmark: a key-value map behind one mutex, with 1 to many threads, without work
-/// outside the lock and with 2 µs of it. That takes about a minute.
+/// Without a program, it runs a small benchmark: a key-value map behind one mutex, with one to many threads, without
+/// work outside the lock and with 2 µs of it. This takes about a minute.
 #[derive(clap::Args, Default)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The locks, with their options as `flashlock run --lock` takes them; by default flash, tas, futex, mcs, cna,
-    /// mcscr and shfl, without CMD flash, shfl, tas, mcs and cna
+    /// The locks and their options, as for `flashlock run --lock`. By default: flash, tas, futex, mcs, cna, mcscr and
+    /// shfl; without CMD: flash, shfl, tas, mcs and cna
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Other locks to compare with when there is no CMD: some of std, parking_lot-0.12, parking_lot-0.13, tbb, absl and
-    /// nsync, or none; by default all that are installed. Programs use these by embedding them
+    /// Locks that programs embed, to compare with if there is no CMD: std, parking_lot-0.12, parking_lot-0.13, tbb, absl
+    /// and nsync; or none. By default all that are installed
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 
-    /// Locks that run closures, to compare with when there is no CMD: some of flat-combining, cc-synch, rcl (on a
-    /// server, besides the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when
-    /// that pays)
+    /// Locks that run closures, to compare with if there is no CMD: flat-combining, cc-synch, rcl (on a server, in
+    /// addition to the threads), rcl-ordinary (the same lock without a server) and rcl-adaptive (on a server when that
+    /// pays). By default none
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     closures: Vec<String>,
 
-    /// Numbers of threads: each replaces `{threads}` in CMD; by default 1, the number of CPUs, and four times that.
-    /// Without CMD, from 1 to 16 times the number of CPUs
+    /// Numbers of threads, which replace `{threads}` in CMD. By default 1, the number of CPUs, and four times that;
+    /// without CMD, from 1 to 16 times the number of CPUs
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
 
-    /// How often the program is run under each lock; by default until the result is clear or the time is up
+    /// The number of runs under each lock. By default, runs continue until the result is clear or the time is up
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// The longest time for everything together; by default 60, or the time that 3 rounds take
+    /// The time limit of the whole comparison. By default 60, or longer if 3 rounds need it
     #[arg(long, value_name = "SECONDS", visible_alias = "max-time", value_parser = seconds, conflicts_with = "runs")]
     time: Option<f64>,
 
-    /// A run that takes longer than this is ended, and counts as timed out; by default 20 times as long as under glibc,
-    /// and at least 10 s, but less if --time is short
+    /// The time limit of a run: it is ended, and counts as timed out. By default 20 times the time under glibc, and at
+    /// least 10 s; less if --time is short
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<f64>,
 
-    /// Compare a number in the program's output instead of its run time; higher values are better
+    /// Compare a number in the program's output instead of its run time. Higher values are better
     #[arg(long, value_name = "REGEX", requires = "command")]
     metric: Option<String>,
 
@@ -154,11 +158,11 @@ pub(crate) struct Args {
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
 
-    /// The seed of the random order; by default the time
+    /// The seed of the random order. By default, it depends on the time
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Print the result as JSON, every run included
+    /// Print the result as JSON, with every run
     #[arg(long, conflicts_with = "csv")]
     json: bool,
 
@@ -166,16 +170,16 @@ pub(crate) struct Args {
     #[arg(long)]
     csv: bool,
 
-    /// Draw the result as SVG, for light and dark pages
+    /// Draw the result into this file as SVG, for light and dark pages
     #[arg(long, value_name = "FILE.svg", value_parser = output::picture, value_hint = clap::ValueHint::FilePath)]
     plot: Option<PathBuf>,
 
-    /// Work between two operations of the map, in ns: a panel for each number; by default 0,2000
+    /// Work between two operations of the map, in ns; each number gets a panel. By default 0,2000
     #[arg(long, value_name = "NS,…", value_delimiter = ',', conflicts_with = "command")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
     external: Vec<u32>,
 
-    /// The program and its arguments; none for the key-value map
+    /// The program and its arguments; without it, the key-value map runs
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
@@ -184,7 +188,7 @@ pub(crate) struct Args {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=1e6).contains(&seconds) => Ok(seconds),
-        _ => Err("must be a number of seconds from 0.1 to 1000000".into()),
+        _ => Err("it must be 0.1 to 1000000 seconds".into()),
     }
 }
 

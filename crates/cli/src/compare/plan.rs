@@ -232,7 +232,7 @@ fn numbers_of_threads(args: &Args) -> Result<Vec<Option<u32>>, Failure> {
     if !is_map && !wants {
         if !args.threads.is_empty() {
             return Err(Failure::usage(format_args!(
-                "--threads has nowhere to go: write {PLACEHOLDER} in CMD where the number of threads belongs"
+                "--threads has no effect: write {PLACEHOLDER} in CMD where the number of threads belongs"
             )));
         }
         return Ok(vec![None]);

@@ -94,7 +94,7 @@ impl Workshop {
         if !made {
             let error = std::io::Error::last_os_error();
             return Err(Failure::new(format_args!(
-                "cannot make a directory like {}: {}; set TMPDIR to one that can be written to, or say --rivals none",
+                "cannot create the directory {}: {}; set TMPDIR to a directory that you can write to, or use --rivals none",
                 directory.display(),
                 screen::reason(&error)
             )));
@@ -142,7 +142,7 @@ fn compile(
         match watch.run(&mut command, LIMIT) {
             Ok(Outcome::Finished(run)) => Ok(Some(run)),
             Ok(Outcome::Interrupted) => Ok(None),
-            Err(error) => Err(Failure::new(format_args!("cannot run a compiler: {}", screen::reason(&error)))),
+            Err(error) => Err(Failure::new(format_args!("cannot run the compiler: {}", screen::reason(&error)))),
         }
     };
     let Some(probed) = run(&mut |command| _ = command.args(["-E", "-o", "/dev/null"]).arg(&probe))? else {
@@ -166,7 +166,7 @@ fn compile(
     })?;
     let Some(compiled) = compiled else { return Ok(None) };
     if compiled.ending != Ending::Success {
-        let said = compiled.stderr.lines().find(|line| line.contains("error")).unwrap_or("it does not say why");
+        let said = compiled.stderr.lines().find(|line| line.contains("error")).unwrap_or("no error message");
         return Ok(Some(Err(Missing::Compiles(said.to_owned()))));
     }
     Ok(Some(Ok(library)))
@@ -182,11 +182,11 @@ fn left_out(missing: &[(&Rival, Missing)]) -> Option<String> {
         let compiler = (!has_compiler).then_some(COMPILER_PACKAGE);
         let packages = absent.iter().filter_map(|(rival, _)| Some(rival.cpp()?.package));
         let packages: Vec<&str> = compiler.into_iter().chain(packages).collect();
-        parts.push(format!("{}; to compare with them: apt-get install {}", titles.join(", "), packages.join(" ")));
+        parts.push(format!("{} (to include them: apt-get install {})", titles.join(", "), packages.join(" ")));
     }
     for (rival, why) in broken {
         if let Missing::Compiles(said) = why {
-            parts.push(format!("{}, which cannot be compiled here: {said}", rival.title));
+            parts.push(format!("{} (it does not compile here: {said})", rival.title));
         }
     }
     (!parts.is_empty()).then(|| format!("left out: {}", parts.join("; ")))
@@ -200,12 +200,12 @@ mod tests {
     fn what_is_left_out_is_said_in_a_line_with_what_to_install() {
         let rival = |name: &str| Rival::named(name).unwrap();
         let nothing = left_out(&[(rival("tbb"), Missing::Compiler), (rival("nsync"), Missing::Compiler)]).unwrap();
-        let told = "left out: tbb::mutex, nsync; to compare with them: apt-get install g++ libtbb-dev libnsync-dev";
+        let told = "left out: tbb::mutex, nsync (to include them: apt-get install g++ libtbb-dev libnsync-dev)";
         assert_eq!(nothing, told);
         let package = left_out(&[(rival("absl"), Missing::Package)]).unwrap();
-        assert_eq!(package, "left out: absl::Mutex; to compare with them: apt-get install libabsl-dev");
+        assert_eq!(package, "left out: absl::Mutex (to include them: apt-get install libabsl-dev)");
         let broken = left_out(&[(rival("tbb"), Missing::Compiles("x.h:1: error: no".into()))]).unwrap();
-        assert_eq!(broken, "left out: tbb::mutex, which cannot be compiled here: x.h:1: error: no");
+        assert_eq!(broken, "left out: tbb::mutex (it does not compile here: x.h:1: error: no)");
         assert_eq!(left_out(&[]), None);
     }
 

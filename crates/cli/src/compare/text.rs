@@ -39,7 +39,7 @@ fn heading(results: &Results, plan: &Plan, width: u16) -> String {
     let Results { method, provenance, .. } = results;
     let rounds = units::counted(u64::from(method.rounds), "round");
     let each = method.seconds.map_or_else(String::new, |seconds| format!(" of {} ms each", (seconds * 1000.0).round()));
-    let stopped = if method.interrupted { "; interrupted, so the last round is not complete" } else { "" };
+    let stopped = if method.interrupted { "; interrupted, so the last round is incomplete" } else { "" };
     let how = format!("{rounds}{each}, random order (seed {}){stopped}. {}", method.seed, provenance.machine);
     let about = if plan.is_map { paragraph(&results.about, width) } else { String::new() };
     let what = if plan.is_map { results.title.clone() } else { plan.title() };
@@ -113,20 +113,16 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
         _ => String::new(),
     };
     let fairness = match plan.is_map {
-        true => {
-            "fairness: the share of the operations that the busier half of the threads made (0.5 is fair, 1 is not). "
-        }
+        true => "fairness: the busier half of the threads' share of all operations (0.5 is fair, 1 is unfair). ",
         false => "",
     };
     let memory = match plan.is_map {
         true => "",
-        false => {
-            ", and the peak memory of the largest process, which is small where it is less than this command's own"
-        }
+        false => ", peak memory of the largest process (\"small\": less than this command's own)",
     };
     let legend = format!(
-        "ratio: to glibc, of {}{over}; {}. {fairness}CPU time, context switches (voluntary + not){memory}: of one run, \
-         the median.",
+        "ratio: to glibc, of {}{over}; {}. {fairness}CPU time, context switches (voluntary + involuntary){memory}: \
+         the median over all runs.",
         merit.title,
         merit.better.words()
     );
@@ -220,7 +216,7 @@ fn time_out(how: &str, results: &Results, group: &Group, cell: &str) -> String {
     let how = how.trim_start_matches("timed out ");
     match results.figure(&group.title, cell, results.baseline(), name::SECONDS) {
         Some(seconds) => {
-            format!("{how}; under glibc a run takes {}", units::nanoseconds((seconds.median * 1e9) as u64))
+            format!("{how}; under glibc, a run takes {}", units::nanoseconds((seconds.median * 1e9) as u64))
         }
         None => how.to_owned(),
     }
@@ -229,13 +225,14 @@ fn time_out(how: &str, results: &Results, group: &Group, cell: &str) -> String {
 fn noise(results: &Results, width: u16) -> String {
     let Some(noise) = results.noise else { return String::new() };
     let spread = format!("{:.0} %", noise.spread * 100.0);
-    let text =
-        format!("A loop of constant work, run between the runs, varied by {spread} (the middle 80 % of its times).");
+    let text = format!(
+        "Noise: a loop of constant work, repeated between the runs, varied by {spread} (the middle 80 % of its times)."
+    );
     if noise.spread < Noise::LOUD {
         return paragraph(&text, width) + "\n";
     }
-    let loud = " Somebody else uses this machine, or its clock rates change: intervals are wide, and small differences \
-                stay unseen. Measure again when it is quiet.";
+    let loud = " Other programs use this machine, or its clock rate changes. So intervals are wide, and small \
+                differences cannot be seen. Measure again when the machine is quiet.";
     let told = paragraph(&format!("{LOUD} {text}{loud}"), width);
     told.replacen(LOUD, &styled(WARNING, LOUD), 1) + "\n"
 }

@@ -48,10 +48,10 @@ pub(crate) struct Args {
     /// Which keys there are, and which are asked for
     #[arg(default_value_t = 1)]
     seed: u64,
-    /// With the mutex of this rival
+    /// The rival whose mutex is used
     #[arg(long)]
     rival: Option<String>,
-    /// With this closure lock
+    /// The closure lock that is used
     #[arg(long, conflicts_with = "rival")]
     closure: Option<String>,
     /// Its library, if it has one
@@ -87,12 +87,12 @@ impl Sample {
         };
         if !is_meant {
             return Err(format!(
-                "it ran with the locks of {}, which was not intended; ask: flashlock doctor",
+                "it ran with the locks of {} instead of the intended ones; run: flashlock doctor",
                 sample.provider
             ));
         }
         match &sample.wrong {
-            Some(what) => Err(format!("the lock failed to exclude ({what}); please report this")),
+            Some(what) => Err(format!("the lock did not exclude ({what}); please report this")),
             None => Ok(sample),
         }
     }
@@ -172,7 +172,7 @@ fn load(library: &Path) -> Result<Functions, Failure> {
         let name = CString::new(symbol).map_err(Failure::new)?;
         // SAFETY: the library is loaded, and the name is a C string.
         let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        if found.is_null() { Err(cannot(&format!("it has no {symbol}"))) } else { Ok(found) }
+        if found.is_null() { Err(cannot(&format!("it has no function {symbol}"))) } else { Ok(found) }
     };
     let [init, lock, unlock] = [find(SHIM_INIT)?, find(SHIM_LOCK)?, find(SHIM_UNLOCK)?];
     // SAFETY: the shim's functions of these names have these types.
@@ -330,15 +330,15 @@ mod tests {
         let closure = Contestant::Closure(StandaloneId::Rcl.info().name);
         let rcl = sample("rcl", None);
         assert!(Sample::read(&rcl, &closure).is_ok() && Sample::read(&rcl, &Contestant::Glibc).is_err());
-        assert!(Sample::read(&glibc, &closure).unwrap_err().contains("not intended"));
+        assert!(Sample::read(&glibc, &closure).unwrap_err().contains("instead of the intended"));
         assert_eq!(Sample::read(&glibc, &Contestant::Glibc).unwrap().ops_per_us(), 5.0);
         assert!(Sample::read(&ours, &lock).is_ok() && Sample::read(&sample(RIVALS[0].name, None), &rival).is_ok());
         for (text, meant) in [(&glibc, &lock), (&ours, &Contestant::Glibc), (&glibc, &rival), (&ours, &rival)] {
-            assert!(Sample::read(text, meant).unwrap_err().contains("not intended"));
+            assert!(Sample::read(text, meant).unwrap_err().contains("instead of the intended"));
         }
-        assert!(Sample::read(&sample(RIVALS[1].name, None), &rival).unwrap_err().contains("not intended"));
+        assert!(Sample::read(&sample(RIVALS[1].name, None), &rival).unwrap_err().contains("instead of the intended"));
         let lost = Sample::read(&sample("/lib/libc.so.6", Some("lost")), &Contestant::Glibc).unwrap_err();
-        assert!(lost.contains("failed to exclude"));
+        assert!(lost.contains("did not exclude"));
         assert!(Sample::read("", &Contestant::Glibc).unwrap_err().contains("no result"));
     }
 

@@ -7,7 +7,7 @@ mod system;
 use std::ffi::OsString;
 
 use anstyle::Style;
-use flashlock_report::table;
+use flashlock_report::{table, units};
 use serde::Serialize;
 
 use crate::evidence::{self, Evidence};
@@ -22,20 +22,20 @@ const SHARED_MEMORY: &str = "shared memory";
 
 const EXAMPLES: &str = "\
 Examples:
-  flashlock doctor                  this system, and every lock tried once
-  flashlock doctor postgres         what flashlock can do for this program, then the system
+  flashlock doctor            check this system, and try every lock once
+  flashlock doctor postgres   look at a program first, then at the system
   flashlock doctor --json ./server
 
-The doctor reads the program's file and never runs it. So it does not see libraries
-that the program loads later (dlopen).
+The doctor reads the program's file and never runs it. So it does not see
+libraries that the program loads later (dlopen).
 
-Exit status: 0 fine, 1 a problem was found, 2 wrong usage; 126 the program cannot
-be executed, 127 it was not found.";
+Exit status: 0 no problem; 1 a problem was found; 2 wrong usage; 126 the program
+cannot be executed; 127 it was not found.";
 
-/// Find out whether flashlock works here, and for a program
+/// Check whether flashlock works here, and for a program
 ///
-/// Says whether the locks of a program can be replaced, and which kinds of locks it has. Then checks the system and the
-/// environment, tries every lock in a child process, and measures the figures by which the default lock decides.
+/// Tells whether the locks of a program can be replaced, and which kinds of locks it has. Then it checks the system and
+/// the environment, tries every lock in a child process, and measures the costs by which the default lock decides.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             sections.push(Section { title: "Locks".into(), findings: self_test::all(library) });
         }
         Err(failure) => {
-            let advice = "without it, flashlock cannot replace any lock";
+            let advice = "flashlock cannot replace any lock without it";
             sections[told].findings.push(Finding::problem("preload", failure.to_string(), advice));
         }
     }
@@ -124,9 +124,9 @@ fn conclusion(sections: &[Section]) -> String {
     let all = || sections.iter().flat_map(|section| &section.findings);
     let count = |level: Level| all().filter(|finding| finding.level == level).count();
     let text = match (count(Level::Problem), count(Level::Warn)) {
-        (0, 0) => styled(GOOD, "All is well."),
-        (0, warnings) => styled(WARNING, &format!("No problem; {warnings} to know about.")),
-        (problems, _) => styled(BAD, &flashlock_report::units::counted(problems as u64, "problem")),
+        (0, 0) => styled(GOOD, "No problem found."),
+        (0, warnings) => styled(WARNING, &format!("No problem, {}.", units::counted(warnings as u64, "warning"))),
+        (problems, _) => styled(BAD, &format!("{} found.", units::counted(problems as u64, "problem"))),
     };
     text + "\n"
 }
@@ -162,7 +162,7 @@ mod tests {
         let text = shown(&sections, 80) + &conclusion(&sections);
         let text = anstream::adapter::strip_str(&text).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("-> do this instead") && text.ends_with("1 problem\n"), "{text}");
+        assert!(text.contains("-> do this instead") && text.ends_with("1 problem found.\n"), "{text}");
         assert_eq!(worst(&sections), Level::Problem);
     }
 }

@@ -63,18 +63,18 @@ pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> 
         Finding::problem(
             VERDICT,
             why,
-            "the programs that it starts are covered, unless the same holds for them; see below",
+            "flashlock still reaches the programs that it starts, unless they have the same problem; see below",
         )
     });
     if let Some((path, elf)) = program {
         findings.extend(other_glibc(&elf));
         let (parts, missing) = closure(path, elf);
         if !missing.is_empty() {
-            let text = format!("not found where the dynamic linker looks: {}", missing.join(", "));
-            let advice = "if the program starts nevertheless, they were not looked at";
+            let text = format!("not found on the dynamic linker's path: {}", missing.join(", "));
+            let advice = "if the program starts, it finds them elsewhere, and they were not examined";
             findings.push(Finding::warn("libraries", text, advice));
         }
-        findings.push(Finding::ok("libraries", format!("{} looked at, besides the C library", parts.len() - 1)));
+        findings.push(Finding::ok("libraries", format!("{} examined besides the C library", parts.len() - 1)));
         let served = served(library);
         verdict = verdict.or_else(|| Some(in_short(&parts, &served)));
         findings.extend(locks(&parts, &served));
@@ -91,7 +91,7 @@ fn in_short(parts: &[Part], served: &HashSet<String>) -> Finding {
     let replaced = FAMILIES.iter().filter(used).filter(|family| served.contains(family.operations[0]));
     let names: Vec<&str> = replaced.map(|family| family.name).collect();
     if names.is_empty() {
-        let advice = "flashlock would change nothing for it; programs that it starts are covered, look at those";
+        let advice = "flashlock changes nothing for it; if it starts other programs, look at those";
         return Finding::warn(VERDICT, no_locks(parts), advice);
     }
     Finding::ok(VERDICT, format!("flashlock replaces its {}", listed(&names)))
@@ -108,8 +108,8 @@ fn other_glibc(elf: &Elf) -> Option<Finding> {
     let real = |elf: &Elf| Path::new(elf.interpreter.as_deref()?).canonicalize().ok();
     (real(elf)? != real(&me)?).then(|| {
         let text =
-            "comes with another glibc than this command runs with; the library checks that glibc when it is loaded";
-        Finding::warn("glibc", text, "see whether it complains, or counts nothing: flashlock run --stats")
+            "the program uses another glibc than this command; flashlock's library checks it when the program starts";
+        Finding::warn("glibc", text, "try: flashlock run --stats -- PROGRAM. If the library reports an unknown glibc or counts nothing, it is not used")
     })
 }
 
@@ -168,11 +168,7 @@ fn locks(parts: &[Part], served: &HashSet<String>) -> Vec<Finding> {
             findings.push(Finding::ok(family.name, format!("replaced, in {who}")));
         } else {
             let text = format!("stay glibc's, in {who}");
-            findings.push(Finding::warn(
-                family.name,
-                text,
-                "flashlock does not replace these; nothing needs to be done",
-            ));
+            findings.push(Finding::warn(family.name, text, "flashlock does not replace these; you need do nothing"));
         }
     }
     findings
@@ -180,10 +176,10 @@ fn locks(parts: &[Part], served: &HashSet<String>) -> Vec<Finding> {
 
 /// Why a program may have no pthread locks.
 fn no_locks(parts: &[Part]) -> String {
-    let what = "neither the program nor a library that it needs takes a lock that flashlock replaces";
+    let what = "neither the program nor a library that it needs uses a lock that flashlock replaces";
     let raw = parts.iter().any(|part| part.elf.imports.iter().any(|name| name == "syscall"));
     if raw {
-        format!("{what} (it makes system calls itself, perhaps for futex locks, as Rust programs do)")
+        format!("{what} (it makes system calls itself, perhaps for futex locks of its own, as Rust programs do)")
     } else {
         what.into()
     }
@@ -195,7 +191,7 @@ fn watched(parts: &[Part]) -> Option<Finding> {
     let sanitizer = parts.iter().flat_map(|part| &part.elf.needed).find(|name| name.starts_with("libtsan.so"))?;
     Some(Finding::warn(
         "sanitizer",
-        format!("{sanitizer} does not see locks that are replaced, and reports false races"),
+        format!("{sanitizer} does not see replaced locks, so it reports false races"),
         "look for races without flashlock",
     ))
 }
@@ -214,17 +210,17 @@ fn shared(parts: &[Part]) -> Option<Finding> {
     }
     let who = shorten(&sharers);
     Some(if parts.iter().any(|part| imports(part, &["pthread_mutexattr_setpshared"])) {
-        let text = format!("used by {who}; mutexes in it that are PTHREAD_PROCESS_SHARED stay glibc's");
+        let text = format!("used by {who}; PTHREAD_PROCESS_SHARED mutexes in it stay glibc's");
         Finding::ok(super::SHARED_MEMORY, text)
     } else {
         let text = format!(
-            "used by {who}, and nobody asks for PTHREAD_PROCESS_SHARED: mutexes in it, if there are any, work only as \
-             long as processes do not contend for them"
+            "used by {who}, without PTHREAD_PROCESS_SHARED: if there are mutexes in it, they work only as long as \
+             processes do not contend for them"
         );
         Finding::warn(
             super::SHARED_MEMORY,
             text,
-            "initialise such mutexes with PTHREAD_PROCESS_SHARED, as POSIX demands",
+            "initialise such mutexes with PTHREAD_PROCESS_SHARED, as POSIX requires",
         )
     })
 }
@@ -234,8 +230,8 @@ fn later(parts: &[Part]) -> Option<Finding> {
     let loads = |part: &&Part| part.elf.imports.iter().any(|name| name == "dlopen" || name == "dlmopen");
     let loaders: Vec<&str> = parts.iter().filter(loads).map(|part| part.name.as_str()).collect();
     let text = format!(
-        "may be loaded while it runs, by {}, and were not looked at; their locks are replaced too, unless they are \
-         loaded with RTLD_DEEPBIND",
+        "{} may load more libraries at run time, which were not examined; their locks are replaced, too, except \
+         with RTLD_DEEPBIND",
         shorten(&loaders)
     );
     (!loaders.is_empty()).then(|| Finding::ok("plug-ins", text))

@@ -30,7 +30,7 @@ const ROUNDS: u64 = 2000;
 const PINGPONGS: u64 = 200;
 /// A test that takes longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-const ADVICE: &str = "choose another lock, and report this";
+const ADVICE: &str = "choose another lock, and please report this";
 
 /// The child's report.
 #[derive(Serialize, Deserialize)]
@@ -82,14 +82,14 @@ fn attempt(library: &Path, mutex: &str, rw: &str) -> Result<String, String> {
         .spawn()
         .map_err(|error| format!("cannot be tried: {}", screen::reason(&error)))?;
     let (output, complaint) = finish(child)?;
-    let answer: Answer = serde_json::from_str(&output).map_err(|_| with("said nothing of use", &complaint))?;
+    let answer: Answer = serde_json::from_str(&output).map_err(|_| with("the test printed no result", &complaint))?;
     judge(&answer, &block.totals()).map_err(|what| with(&what, &complaint))
 }
 
 /// The problem, with the child's messages about it.
 fn with(what: &str, complaint: &str) -> String {
     let complaint = complaint.trim();
-    if complaint.is_empty() { what.to_owned() } else { format!("{what}; it said: {complaint}") }
+    if complaint.is_empty() { what.to_owned() } else { format!("{what}; its message: {complaint}") }
 }
 
 /// Waits for the child, but not for ever. Returns its output.
@@ -102,7 +102,7 @@ fn finish(mut child: Child) -> Result<(String, String), String> {
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("stuck: two threads did not finish in {} s", PATIENCE.as_secs()));
+                return Err(format!("hangs: two threads did not finish in {} s", PATIENCE.as_secs()));
             }
             Err(error) => return Err(format!("cannot be waited for: {}", screen::reason(&error))),
         }
@@ -119,14 +119,14 @@ fn finish(mut child: Child) -> Result<(String, String), String> {
 fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     let acquired = totals.of(Event::Acquire);
     if let Some(function) = answer.foreign.first() {
-        return Err(format!("{function} is not bound to the preload library"));
+        return Err(format!("{function} is not replaced by the preload library"));
     }
     if answer.counted != 2 * ROUNDS {
-        return Err(format!("does not exclude: {} of {} increments were kept", answer.counted, 2 * ROUNDS));
+        return Err(format!("does not exclude: {} of {} increments remained", answer.counted, 2 * ROUNDS));
     }
     if answer.written != 2 * ROUNDS || answer.torn > 0 {
         return Err(format!(
-            "its readers-writer lock does not exclude: {} of {} writes were kept, {} reads were torn",
+            "the readers-writer lock does not exclude: {} of {} writes remained, {} reads were torn",
             answer.written,
             2 * ROUNDS,
             answer.torn
@@ -136,27 +136,27 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
         return Err(format!("condition variables fail: {} of {PINGPONGS} wake-ups", answer.pingpongs));
     }
     if answer.spun != 2 * ROUNDS {
-        return Err(format!("spinlocks do not exclude: {} of {} increments were kept", answer.spun, 2 * ROUNDS));
+        return Err(format!("spinlocks do not exclude: {} of {} increments remained", answer.spun, 2 * ROUNDS));
     }
     if answer.permits != PINGPONGS {
         return Err(format!("semaphores fail: {} of {PINGPONGS} permits", answer.permits));
     }
     if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
-        return Err("not used: this glibc is unknown to this flashlock, and everything is left to it".into());
+        return Err("not used: this glibc is unknown to this version of flashlock, so all locks stay glibc's".into());
     }
     let rw = totals.of(Event::RwRead) + totals.of(Event::RwWrite);
     if acquired < 2 * ROUNDS || totals.of(Event::CondWait) == 0 || rw < 4 * ROUNDS {
-        return Err(format!("is not counted: {acquired} acquisitions of mutexes seen, {rw} of readers-writer locks"));
+        return Err(format!(
+            "is not counted: {acquired} acquisitions of mutexes were seen, {rw} of readers-writer locks"
+        ));
     }
     let (spun, posted) = (totals.of(Event::SpinAcquire), totals.of(Event::SemPost));
     if spun < 2 * ROUNDS || posted < PINGPONGS {
-        return Err(format!("is not counted: {spun} acquisitions of spinlocks, {posted} posts to semaphores seen"));
+        return Err(format!(
+            "is not counted: {spun} acquisitions of spinlocks, {posted} posts to semaphores were seen"
+        ));
     }
-    Ok(format!(
-        "works: {} functions bound, {} acquisitions, {PINGPONGS} wake-ups",
-        answer.bound,
-        units::count(acquired + rw)
-    ))
+    Ok(format!("works: {} functions, {} acquisitions, {PINGPONGS} wake-ups", answer.bound, units::count(acquired + rw)))
 }
 
 /// Runs the hidden verb: in the child, with the preload library.
@@ -351,6 +351,6 @@ mod tests {
         let torn = Answer { torn: 1, ..answer() };
         assert!(judge(&torn, &totals).unwrap_err().contains("1 reads were torn"));
         let foreign = Answer { foreign: vec!["cnd_wait".into()], ..answer() };
-        assert!(judge(&foreign, &totals).unwrap_err().contains("cnd_wait is not bound"));
+        assert!(judge(&foreign, &totals).unwrap_err().contains("cnd_wait is not replaced"));
     }
 }

@@ -31,24 +31,24 @@ pub(super) fn examine(library: Option<&Path>) -> Vec<Finding> {
 fn kernel() -> Finding {
     match Topology::read().kernel {
         Some(release) => Finding::ok("kernel", format!("Linux {release}")),
-        None => Finding::warn("kernel", "unknown: /proc cannot be read", "mount /proc if something else fails"),
+        None => Finding::warn("kernel", "unknown, because /proc cannot be read", "mount /proc if something else fails"),
     }
 }
 
 fn glibc() -> Finding {
     match machine::glibc() {
         Some(version) => Finding::ok("glibc", version),
-        None => Finding::warn("glibc", "of unknown version", "see whether the locks below work"),
+        None => Finding::warn("glibc", "unknown version", "see below whether the locks work"),
     }
 }
 
 fn nodes() -> Finding {
     match imagined_topology() {
-        Err(failure) => Finding::warn("NUMA", failure.to_string(), "the locks will ignore it"),
+        Err(failure) => Finding::warn("NUMA", failure.to_string(), "the locks ignore this value; correct or unset it"),
         Ok(Some(topology)) => Finding::warn(
             "NUMA",
-            format!("the locks imagine a machine of {} nodes", topology[0]),
-            "unset FLASHLOCK_TOPOLOGY for anything but tests",
+            format!("FLASHLOCK_TOPOLOGY makes the locks assume {} NUMA nodes", topology[0]),
+            "unset it, except for tests",
         ),
         Ok(None) => {
             numa::prepare(None);
@@ -59,11 +59,11 @@ fn nodes() -> Finding {
 
 fn counters() -> Finding {
     match Block::create() {
-        Ok(_) => Finding::ok("statistics", "shared counters can be made"),
+        Ok(_) => Finding::ok("statistics", "shared counters can be created"),
         Err(error) => Finding::warn(
             "statistics",
-            format!("shared counters cannot be made: {}", screen::reason(&error)),
-            "run without --stats; memfd_create is not allowed here",
+            format!("shared counters cannot be created: {}", screen::reason(&error)),
+            "allow memfd_create, or run without --stats",
         ),
     }
 }
@@ -71,8 +71,8 @@ fn counters() -> Finding {
 /// Whether waiters can rest.
 fn rest() -> Finding {
     let text = match umwait::is_there() {
-        true => "this CPU has it: wait=umwait lets waiters rest",
-        false => "this CPU lacks it (WAITPKG): wait=umwait is refused",
+        true => "this CPU has it: with wait=umwait, waiters rest instead of polling",
+        false => "this CPU lacks it (WAITPKG), so wait=umwait is refused",
     };
     Finding::ok(settings::UMWAIT, text)
 }
@@ -81,8 +81,8 @@ fn rest() -> Finding {
 fn shared_memory() -> Finding {
     Finding::ok(
         super::SHARED_MEMORY,
-        "PTHREAD_PROCESS_SHARED mutexes stay glibc's; a mutex of the default kind that several processes map works as \
-         long as they do not contend for it, and otherwise may exclude nobody or hang",
+        "PTHREAD_PROCESS_SHARED mutexes stay glibc's. A mutex of the default kind in memory that several processes \
+         share works only without contention between them; with it, the mutex may fail to exclude, or hang",
     )
 }
 
@@ -93,7 +93,7 @@ fn secure_mode() -> Option<Finding> {
     secure.then(|| {
         Finding::problem(
             "privileges",
-            "this command runs with privileges of its file: the dynamic linker ignores LD_PRELOAD",
+            "this command has privileges from its file, so the dynamic linker ignores LD_PRELOAD",
             "install flashlock without setuid, setgid and file capabilities",
         )
     })
@@ -105,16 +105,17 @@ fn preloads(value: Option<&OsStr>, library: Option<&Path>) -> Vec<Finding> {
         let shown = entry.display();
         if preload::is_ours(entry) {
             if library.is_none_or(|library| library.as_os_str() != entry) {
-                let text = format!("{shown} is preloaded here, another one than this command's");
-                findings.push(Finding::warn("LD_PRELOAD", text, "run puts its own first; unset LD_PRELOAD"));
+                let text = format!("{shown} is another flashlock library than this command's");
+                findings.push(Finding::warn("LD_PRELOAD", text, "unset LD_PRELOAD; 'run' puts its own library first"));
             } else {
-                findings.push(Finding::ok("LD_PRELOAD", "has flashlock already: programs started from here use it"));
+                findings
+                    .push(Finding::ok("LD_PRELOAD", "it contains flashlock already, so programs started here use it"));
             }
         } else if replaces_locks(Path::new(entry)) {
-            let text = format!("{shown} replaces pthread_mutex_lock as well");
-            findings.push(Finding::warn("LD_PRELOAD", text, "flashlock is put before it; take one of them only"));
+            let text = format!("{shown} replaces pthread_mutex_lock, too");
+            findings.push(Finding::warn("LD_PRELOAD", text, "flashlock takes precedence; use only one of the two"));
         } else {
-            findings.push(Finding::ok("LD_PRELOAD", format!("{shown} is kept, after flashlock")));
+            findings.push(Finding::ok("LD_PRELOAD", format!("{shown} is kept, after flashlock's library")));
         }
     }
     if findings.is_empty() {
@@ -135,7 +136,7 @@ fn variables() -> Vec<Finding> {
         findings.push(match Under::inherited() {
             Ok(lock) => {
                 let text = lock.as_ref().map_or("", Under::text);
-                Finding::ok(settings::ENV, format!("{text}: the lock where --lock is not given"))
+                Finding::ok(settings::ENV, format!("{text}: the lock, unless --lock is given"))
             }
             Err(failure) => Finding::problem(settings::ENV, failure.to_string(), "correct or unset it"),
         });
@@ -144,13 +145,13 @@ fn variables() -> Vec<Finding> {
         findings.push(match RwUnder::inherited() {
             Ok(lock) => {
                 let text = lock.as_ref().map_or("", RwUnder::text);
-                Finding::ok(settings::ENV_RW, format!("{text}: the readers-writer lock where --rw is not given"))
+                Finding::ok(settings::ENV_RW, format!("{text}: the readers-writer lock, unless --rw is given"))
             }
             Err(failure) => Finding::problem(settings::ENV_RW, failure.to_string(), "correct or unset it"),
         });
     }
     if set(stats::ENV).is_some() {
-        findings.push(Finding::ok(stats::ENV, "set: this runs under flashlock run --stats"));
+        findings.push(Finding::ok(stats::ENV, "set, because this runs under flashlock run --stats"));
     }
     findings
 }
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(judge("/y/libflashlock_preload.so").level, Level::Warn);
         assert_eq!(judge("/y/libjemalloc.so").level, Level::Ok);
         let libc = crate::pthread::provider("pthread_mutex_lock").unwrap();
-        assert!(judge(&libc).text.contains("as well"));
+        assert!(judge(&libc).text.contains("pthread_mutex_lock, too"));
     }
 
     #[test]
@@ -177,6 +178,6 @@ mod tests {
         let findings = examine(None);
         assert!(findings.iter().any(|finding| finding.subject == "kernel"));
         let shared = findings.iter().find(|finding| finding.subject == crate::doctor::SHARED_MEMORY);
-        assert!(shared.is_some_and(|finding| finding.text.contains("do not contend")));
+        assert!(shared.is_some_and(|finding| finding.text.contains("only without contention")));
     }
 }

@@ -46,7 +46,7 @@ impl Program {
     pub(crate) fn new(words: &[OsString]) -> Result<Self, Failure> {
         let convert = |word: &OsString| {
             CString::new(word.as_bytes())
-                .map_err(|_| Failure::usage(format_args!("argument '{}' has a zero byte", word.to_string_lossy())))
+                .map_err(|_| Failure::usage(format_args!("argument '{}' contains a zero byte", word.to_string_lossy())))
         };
         Ok(Self { words: words.iter().map(convert).collect::<Result<_, _>>()? })
     }
@@ -76,7 +76,7 @@ impl Program {
         }
         // If a script or program exists but its interpreter does not, the kernel reports "not found", too.
         let there = name.as_bytes().contains(&b'/') && Path::new(name).exists();
-        let hint = if there { " (the file is there; its interpreter is not)" } else { "" };
+        let hint = if there { " (the file exists, but its interpreter does not)" } else { "" };
         Failure::new(format_args!("cannot run '{}': {reason}{hint}", name.display())).with_code(NOT_FOUND)
     }
 }

@@ -1,22 +1,21 @@
-//! # Claims: what a lock is there for
+//! # Claims: what a lock promises
 //!
 //! In terms that a test can check of any lock (`crates/sim/tests/claims`); a row of the catalogue names those that hold
-//! for its lock. Of every lock it is claimed that it is not free for long while somebody waits.
+//! for its lock. Every lock claims that it is not free for long while a thread waits.
 
-/// What a lock promises of the order in which threads have it.
+/// A promise about the order in which threads acquire a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Who comes first is served first; nobody who has waited is passed over by the same thread again.
+    /// First come, first served: a waiter is never passed over twice by the same thread.
     InOrder,
-    /// Everybody who waits is served, however long others go on asking.
+    /// Every waiter is served, however long other threads keep asking for the lock.
     Serves,
-    /// Nobody waits for longer than the bounds of all who wait, as its options say, one after the other.
+    /// No thread waits for longer than the sum of the bounds (from its options) of all waiters.
     Bounded,
-    /// Of a bounded lock: two sections for each waiter, since one may be somebody's who came later.
+    /// Of a bounded lock: two sections count for each waiter, because a later thread may have one of them.
     Twice,
-    /// Waiters of the holder's NUMA node come before others, mostly.
+    /// Waiters of the holder's NUMA node mostly go before others.
     Local,
-    /// With more threads than are needed to keep the lock busy, few of them take turns at a time; with fewer it is as
-    /// fast as MCS.
+    /// With more threads than keep the lock busy, only a few circulate at a time. With fewer, it is as fast as MCS.
     Restricts,
 }

@@ -1,6 +1,6 @@
 //! # Exceptions: what a lock cannot do that glibc's can
 //!
-//! In terms of the project's own checks, and in groups, for locks are alike in this. A row of the catalogue names the
+//! In terms of the project's own checks, and in groups, because many locks share them. A row of the catalogue names the
 //! groups that hold for its lock.
 
 /// A check of the project's own conformance or torture suite to which a lock gives another answer than glibc.
@@ -19,31 +19,31 @@ macro_rules! group {
 
 /// Of locks whose word is not glibc's.
 pub const FOREIGN_CODE: &[Exception] = group! {
-    "its word does not follow glibc's protocol: code that bypasses flashlock must not touch its mutexes":
+    "its word does not follow glibc's protocol, so code that bypasses flashlock must not use its mutexes":
         "mutex_foreign.*", "slow_motion.*foreign*";
 };
 
-/// Of locks that choose who is next.
+/// Of locks whose release chooses the next holder.
 pub const NOT_RUNNING: &[Exception] = group! {
-    "the releaser chooses a waiter, which gets the lock whether it runs or not":
+    "the release hands the lock to one waiter, whether that waiter is running or not":
         "signals.frozen_*", "slow_motion.*stopped_anywhere_stops_nobody_else", "torture.freeze-waiter";
-    "the lock may go to the thread whose handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
+    "the lock may be handed to the thread whose signal handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
 };
 
 /// Of locks without a place for sleepers.
 pub const ONE_BY_ONE: &[Exception] = group! {
-    "a broadcast releases its waiters one after another: a frozen one delays the rest": "signals.frozen_*";
+    "a broadcast releases its waiters one after another, so a frozen waiter delays the others": "signals.frozen_*";
 };
 
 /// Of locks whose waiters poll for as long as they wait.
 pub const POLLS: &[Exception] = group! {
-    "waiters look at the lock again and again, so its memory must exist":
+    "waiters poll the lock, so its memory must stay mapped while they wait":
         "exit.memory_gone_under_*waiter*";
 };
 
 /// Of a readers-writer lock that prefers as glibc's does.
 pub const STARVES_WRITERS: &[Exception] = group! {
-    "readers that overlap each other keep writers out for ever, as under glibc": "rwlock_order.kind_0_writer*";
-    "waiting writers are counted, also those that a forked child does not have, as under glibc":
+    "readers that overlap each other keep writers out for ever, as with glibc": "rwlock_order.kind_0_writer*";
+    "waiting writers are counted, even those that do not exist in a forked child, as with glibc":
         "rwlock_life.kind_2_fork_with_writers_*";
 };

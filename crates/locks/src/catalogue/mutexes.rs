@@ -19,7 +19,7 @@ macro_rules! for_each_lock {
                 exceptions: [],
             }),
             (Futex, "futex", [park => $crate::mutex::spin::Futex], {
-                title: "three-state futex lock, what glibc does",
+                title: "three-state futex lock: the algorithm of glibc's mutex",
                 paper: "Drepper, Futexes Are Tricky, 2011, section 5",
                 source: "mutex/spin/futex.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
@@ -32,16 +32,16 @@ macro_rules! for_each_lock {
                 paper: "Reed & Kanodia, CACM 1979; Mellor-Crummey & Scott, TOCS 1991, algorithm 2",
                 source: "mutex/spin/ticket.rs",
                 bytes: 12, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
-                numa_aware: false, fair: "yes: first come, first served; but timed acquisitions come after all others",
+                numa_aware: false, fair: "yes: first come, first served; timed acquisitions come after all others",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (Hbo, "hbo", [spin => $crate::mutex::spin::Hbo], {
-                title: "test-and-set that backs off for longer from another NUMA node",
+                title: "test-and-set with longer back-off on other NUMA nodes",
                 paper: "Radovic & Hagersten, HPCA 2003",
                 source: "mutex/spin/hbo.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
-                numa_aware: true, fair: "no: a NUMA node may keep the lock without bound",
+                numa_aware: true, fair: "no: one NUMA node may keep the lock without bound",
                 strict: false, claims: [Local], options: [],
                 exceptions: [FOREIGN_CODE, ONE_BY_ONE, POLLS],
             }),
@@ -51,7 +51,7 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::queue::Clh<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::queue::Clh<$crate::parts::wait::Umwait>
             ], {
-                title: "queue lock, each waiter on the node of the one before it",
+                title: "queue lock: each waiter watches its predecessor's queue node",
                 paper: "Craig, 1993; Magnusson, Landin & Hagersten, IPPS 1994; time-outs as in Scott & Scherer, PPoPP "
                        "2001",
                 source: "mutex/queue/clh.rs",
@@ -66,7 +66,7 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::queue::Mcs<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::queue::Mcs<$crate::parts::wait::Umwait>
             ], {
-                title: "queue lock, each waiter on its own cache line",
+                title: "queue lock: each waiter watches its own cache line",
                 paper: "Mellor-Crummey & Scott, TOCS 1991",
                 source: "mutex/queue/mcs.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -80,7 +80,7 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::queue::McsTp<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::queue::McsTp<$crate::parts::wait::Umwait>
             ], {
-                title: "MCS that passes over waiters that do not run",
+                title: "MCS that passes over waiters that are not running",
                 paper: "He, Scherer & Scott, HiPC 2005",
                 source: "mutex/queue/mcs_tp.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
@@ -99,7 +99,7 @@ macro_rules! for_each_lock {
                 source: "mutex/numa/cna.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: the holder's NUMA node first, until a draw says otherwise (threshold=)",
+                fair: "in the long run: waiters of the holder's NUMA node go first, except once in threshold= hand-offs",
                 strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -109,33 +109,33 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::numa::CBoMcs<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::numa::CBoMcs<$crate::parts::wait::Umwait>
             ], {
-                title: "an MCS lock for each NUMA node, below a word to contend for",
+                title: "cohort lock: MCS on each NUMA node, back-off lock above",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "mutex/numa/cohort/mod.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "no: a NUMA node may take the lock again and again, without bound",
+                numa_aware: true, fair: "no: one NUMA node may take the lock again and again, without bound",
                 strict: true, claims: [Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
             (CTktTkt, "c-tkt-tkt", [spin => $crate::mutex::numa::CTktTkt], {
-                title: "a ticket lock for each NUMA node, below a ticket lock",
+                title: "cohort lock: ticket lock on each NUMA node, ticket lock above",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015",
                 source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true,
-                fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
-                      "acquisitions come after all others",
+                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed acquisitions "
+                      "come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
             (CPtlTkt, "c-ptl-tkt", [spin => $crate::mutex::numa::CPtlTkt], {
-                title: "a ticket lock for each NUMA node, below a partitioned ticket lock",
+                title: "cohort lock: as c-tkt-tkt, partitioned ticket lock above",
                 paper: "Dice, Marathe & Shavit, Lock Cohorting, PPoPP 2012 and TOPC 2015; Dice, SPAA 2011",
                 source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: after passes= hand-overs another NUMA node has its turn; but timed "
-                      "acquisitions come after all others",
+                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed acquisitions "
+                      "come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
@@ -145,11 +145,11 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::numa::Hmcs<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::numa::Hmcs<$crate::parts::wait::Umwait>
             ], {
-                title: "hierarchical MCS: a queue for each NUMA node, below one for all",
+                title: "hierarchical MCS: a queue for each NUMA node, one above them",
                 paper: "Chabbi, Fagan & Mellor-Crummey, PPoPP 2015",
                 source: "mutex/numa/hmcs.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: after passes= hand-overs the next NUMA node has its turn",
+                numa_aware: true, fair: "in the long run: after passes= hand-offs, the lock goes to the next NUMA node",
                 strict: true, claims: [Serves, Local], options: [Passes, Levels, Near],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -159,13 +159,13 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::numa::Cst<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::numa::Cst<$crate::parts::wait::Umwait>
             ], {
-                title: "a queue for each NUMA node, below one for all, with sleepers aside",
+                title: "a queue for each NUMA node, one above; sleepers are culled",
                 paper: "Kashyap, Min & Kim, USENIX ATC 2017",
                 source: "mutex/numa/cst.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: after passes= hand-overs the next NUMA node has its turn, and each turn ends "
-                      "with its node's eldest sleeper",
+                fair: "in the long run: after passes= hand-offs, the lock goes to the next NUMA node; each node's turn "
+                      "ends with its eldest sleeper",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -175,11 +175,11 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::queue::Qspin<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::queue::Qspin<$crate::parts::wait::Umwait>
             ], {
-                title: "the Linux kernel's queued spinlock, four bytes",
+                title: "the Linux kernel's queued spinlock, in four bytes",
                 paper: "Long & Zijlstra, qspinlock.c, Linux 5.6; CNA patch series v10, patch 2",
                 source: "mutex/queue/qspin/mod.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "yes: first come, first served, except one waiter that need not queue",
+                numa_aware: false, fair: "yes: first come, first served, except for one waiter that need not queue",
                 strict: true, claims: [InOrder, Serves], options: [],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -189,13 +189,13 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::numa::QspinCna<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::numa::QspinCna<$crate::parts::wait::Umwait>
             ], {
-                title: "CNA in the Linux kernel's queued spinlock, four bytes",
+                title: "CNA in the Linux kernel's queued spinlock, in four bytes",
                 paper: "Kogan & Dice, patch series v10, patches 3-5, and the replies to it, 2020",
                 source: "mutex/numa/qspin_cna.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush= hand-overs or stay= "
-                      "microseconds",
+                fair: "bounded: waiters of other NUMA nodes are passed over for 2^flush hand-offs or stay= "
+                      "microseconds at most",
                 strict: true, claims: [Serves, Bounded, Local],
                 options: [Flush, Stay, Incremental, Scan, Reduction, Urgent],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
@@ -206,12 +206,12 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::Umwait>
             ], {
-                title: "MCS that lets few threads circulate and keeps the others passive",
+                title: "MCS with concurrency restriction: few threads circulate",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 4",
                 source: "mutex/malthusian/mcscr.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false,
-                fair: "in the long run: the eldest passive waiter is served once in eldest= releases",
+                fair: "in the long run: the eldest passive waiter is served about once in eldest= releases",
                 strict: true, claims: [Serves, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -225,7 +225,7 @@ macro_rules! for_each_lock {
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
                 source: "mutex/malthusian/mcscrn.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: once in eldest= releases another NUMA node has its turn",
+                numa_aware: true, fair: "in the long run: about once in eldest= releases, another NUMA node has its turn",
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -243,13 +243,13 @@ macro_rules! for_each_lock {
                     $crate::mutex::queue::Mcs<$crate::parts::wait::Umwait>, $crate::parts::wait::Umwait
                 >
             ], {
-                title: "a word that arrivals may take; behind it an MCS queue",
+                title: "newcomers may take the free lock; others queue in MCS",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "mutex/malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: false,
-                fair: "bounded: after bound= microseconds the one that contends is handed the lock; behind it, first "
-                      "come, first served",
+                fair: "bounded: after bound= microseconds the standby thread is handed the lock; the threads behind it "
+                      "are served first come, first served",
                 strict: true, claims: [Serves, Bounded, Twice, Restricts], options: [Bound, Spinners],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -267,13 +267,13 @@ macro_rules! for_each_lock {
                     $crate::mutex::numa::Cna<$crate::parts::wait::Umwait>, $crate::parts::wait::Umwait
                 >
             ], {
-                title: "a word that arrivals may take; behind it a CNA queue",
+                title: "newcomers may take the free lock; others queue in CNA",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "mutex/malthusian/loiter.rs",
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: the one that contends is handed the lock after bound= microseconds; behind it, "
-                      "as in CNA",
+                fair: "in the long run: after bound= microseconds the standby thread is handed the lock; the threads "
+                      "behind it are served as in CNA",
                 strict: true, claims: [Serves, Restricts],
                 options: [Bound, Spinners, Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
@@ -284,11 +284,11 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::malthusian::LifoCr<$crate::parts::wait::Umwait>
             ], {
-                title: "stack of waiters: the newest is next, and now and then the eldest",
+                title: "stack of waiters: serves the newest, sometimes the eldest",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.2",
                 source: "mutex/malthusian/lifo_cr.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: false, fair: "in the long run: the eldest waiter is served once in eldest= releases",
+                numa_aware: false, fair: "in the long run: the eldest waiter is served about once in eldest= releases",
                 strict: true, claims: [Serves, Restricts], options: [Eldest],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),

@@ -14,12 +14,12 @@ macro_rules! for_each_rw_lock {
     ($use:path) => {
         $use! {
             (FutexRw, "futex-rw", [park => $crate::rw::FutexRw], {
-                title: "one counter, on which all waiters sleep: glibc's rules",
+                title: "one counter, on which all waiters sleep; glibc's rules",
                 paper: "Courtois et al., CACM 1971; Drepper, Futexes Are Tricky, 2011",
                 source: "rw/futex.rs",
                 bytes: 8, bytes_per_waiter: 0, atomics_read: 2, atomics_write: 2,
                 numa_aware: false,
-                fair: "no: readers pass writers without bound, or the reverse where writers are preferred",
+                fair: "no: readers pass writers without bound, or writers pass readers if writers are preferred",
                 options: [],
                 exceptions: [STARVES_WRITERS],
             }),
@@ -29,12 +29,12 @@ macro_rules! for_each_rw_lock {
                 park => $crate::rw::CstRw<$crate::parts::wait::Park>,
                 umwait => $crate::rw::CstRw<$crate::parts::wait::Umwait>
             ], {
-                title: "a counter of readers for each part of the machine",
+                title: "distributed readers: a counter for each part of the machine",
                 paper: "Kashyap et al., USENIX ATC 2017; compared with ShflLocks: thesis defence, slides 79-80",
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true,
-                fair: "bounded, as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
+                fair: "bounded: as shfl-rw; readers that have waited for bound= microseconds pass a waiting writer",
                 options: [Bound, Shuffles, Ahead, Meetings, Writers],
                 exceptions: [],
             }),
@@ -44,13 +44,13 @@ macro_rules! for_each_rw_lock {
                 park => $crate::rw::ShflRw<$crate::parts::wait::Park>,
                 umwait => $crate::rw::ShflRw<$crate::parts::wait::Umwait>
             ], {
-                title: "readers-writer ShflLock: one counter, one queue for both",
+                title: "readers-writer ShflLock: one counter, and one queue for both",
                 paper: "Kashyap et al., SOSP 2019; thesis defence, slides 71-72",
                 source: "rw/shfl/mod.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true,
-                fair: "bounded: after bound= microseconds only readers that must not wait for a writer pass the first "
-                      "waiter",
+                fair: "bounded: after bound= microseconds, only readers that hold a read lock already, or have waited "
+                      "for as long, pass the first waiter",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
             }),

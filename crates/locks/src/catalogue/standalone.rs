@@ -16,20 +16,20 @@ macro_rules! for_each_standalone_lock {
     ($use:path) => {
         $use! {
             (Null, "null", mutex, [spin => $crate::mutex::spin::Null], {
-                title: "no lock: to measure what a benchmark itself takes",
+                title: "no lock: measures what a benchmark itself costs",
                 paper: "lock benchmarks",
                 source: "mutex/spin/null.rs",
                 bytes: 0, bytes_per_waiter: 0, atomics: 0,
-                fair: "nobody waits",
-                apart: "excludes nobody: for benchmarks, not in the preload",
+                fair: "no: it is no lock, so no thread waits",
+                apart: "it does not exclude other threads; it is for measuring benchmarks",
             }),
             (Cas, "cas", mutex, [spin => $crate::mutex::spin::Cas], {
-                title: "CAS in a loop: what papers call a spinlock",
+                title: "CAS in a loop, without back-off",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012, figure 6",
                 source: "mutex/spin/cas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics: 1,
                 fair: "no: the first attempt after a release wins",
-                apart: "collapses under contention: to compare with, not in the preload",
+                apart: "it collapses under contention; it is for comparison with papers",
             }),
             (FlatCombining, "flat-combining", closure, [
                 stp => $crate::closure::FlatCombining<$crate::parts::wait::SpinThenPark>,
@@ -37,12 +37,12 @@ macro_rules! for_each_standalone_lock {
                 park => $crate::closure::FlatCombining<$crate::parts::wait::Park>,
                 umwait => $crate::closure::FlatCombining<$crate::parts::wait::Umwait>
             ], {
-                title: "records of requests; the lock holder runs all of them",
+                title: "threads publish requests; the lock holder runs all of them",
                 paper: "Hendler, Incze, Shavit & Tzafrir, SPAA 2010",
                 source: "closure/flat_combining.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics: 2,
                 fair: "no: a request may be missed again and again",
-                apart: "closure API only: not in the preload",
+                apart: "it runs closures, which programs with pthread mutexes do not have",
             }),
             (CcSynch, "cc-synch", closure, [
                 stp => $crate::closure::CcSynch<$crate::parts::wait::SpinThenPark>,
@@ -50,12 +50,12 @@ macro_rules! for_each_standalone_lock {
                 park => $crate::closure::CcSynch<$crate::parts::wait::Park>,
                 umwait => $crate::closure::CcSynch<$crate::parts::wait::Umwait>
             ], {
-                title: "queue of requests; the first request's thread runs those of the others",
+                title: "queue of requests; the first thread runs those of the others",
                 paper: "Fatourou & Kallimanis, PPoPP 2012, algorithm 1",
                 source: "closure/cc_synch.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics: 2,
                 fair: "yes: first come, first served",
-                apart: "closure API only: not in the preload",
+                apart: "it runs closures, which programs with pthread mutexes do not have",
             }),
             (Rcl, "rcl", served, [
                 stp => $crate::parts::wait::SpinThenPark,
@@ -63,13 +63,13 @@ macro_rules! for_each_standalone_lock {
                 park => $crate::parts::wait::Park,
                 umwait => $crate::parts::wait::Umwait
             ], {
-                title: "a cache line for each client's request; a server thread runs all of them",
+                title: "a server thread runs the critical sections of all threads",
                 paper: "Lozi, David, Thomas, Lawall & Muller, ATC 2012",
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
-                fair: "round by round: each client is served once a scan",
-                apart: "needs a server thread, which libflashlock_rcl (C, C++) or the crate flashlock-delegation "
-                       "(Rust) makes: not in the preload",
+                fair: "in rounds: the server serves each client once in every scan",
+                apart: "it needs a server thread, so programs are written for it, with libflashlock_rcl (C, C++) or "
+                       "the crate flashlock-delegation (Rust)",
             }),
         }
     };

@@ -31,7 +31,7 @@ impl Order {
     /// The largest N of `lifo:1/N`.
     pub const MOST: u32 = 1_000_000_000;
     /// What users may write.
-    pub const SYNTAX: &'static str = "fifo, lifo (which is lifo:1/1000), lifo:1/N, with N up to 1000000000, or lifo:0";
+    pub const SYNTAX: &'static str = "fifo, lifo (the same as lifo:1/1000), lifo:1/N (N up to 1000000000) or lifo:0";
 
     /// One waiter in `n` at the end, the others at the front. 1 is [`Order::FIFO`].
     pub const fn lifo(n: u32) -> Self {

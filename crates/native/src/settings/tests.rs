@@ -33,9 +33,9 @@ fn readers_writer_locks_are_chosen_apart() {
     let choice = parse_rw("shfl-rw:wait=park,bound=7", &mut tunables).unwrap();
     assert_eq!((choice.lock.info().waits[choice.wait], tunables.bound_us), ("park", 7));
     let mut say = |text| parse_rw(text, &mut tunables).unwrap_err().to_string();
-    assert_eq!(say("mcs"), "unknown readers-writer lock 'mcs'; known are: futex-rw cst-rw shfl-rw");
-    assert_eq!(say("futex-rw:bound=5"), "lock futex-rw takes no option 'bound'; it takes: wait");
-    assert!(say("shfl-rw:bound=6,wait=sit").contains("does not take wait='sit'; it takes: stp spin park"));
+    assert_eq!(say("mcs"), "unknown readers-writer lock 'mcs'; known locks: futex-rw cst-rw shfl-rw");
+    assert_eq!(say("futex-rw:bound=5"), "lock futex-rw has no option 'bound'; its options: wait");
+    assert!(say("shfl-rw:bound=6,wait=sit").contains("has no wait='sit'; choose one of: stp spin park"));
     assert_eq!(tunables.bound_us, 7, "a bad choice changes nothing");
 }
 
@@ -43,19 +43,19 @@ fn readers_writer_locks_are_chosen_apart() {
 fn bad_choices_say_what_is_right() {
     let say = |text| parse(text).unwrap_err().to_string();
     let names: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
-    assert_eq!(say("mcz"), format!("unknown lock 'mcz'; known are: {}", names.join(" ")));
+    assert_eq!(say("mcz"), format!("unknown lock 'mcz'; known locks: {}", names.join(" ")));
     assert_eq!(
         say("shfl:colour=red"),
-        "lock shfl takes no option 'colour'; it takes: wait bound shuffles ahead policy cond sem"
+        "lock shfl has no option 'colour'; its options: wait bound shuffles ahead policy cond sem"
     );
     assert_eq!(
         say("shfl:policy=fair"),
-        "option policy does not take 'fair'; it takes: numa llc levels ahead cr priority none"
+        "option policy cannot be 'fair'; choose one of: numa llc levels ahead cr priority none"
     );
-    assert!(say("shfl:policy=0").contains("does not take '0'"));
-    assert!(say("tas:wait=park").contains("it takes: stp"));
-    assert_eq!(say("shfl:bound=soon"), "option bound does not take 'soon', but microseconds from 0 to 10000000");
-    assert!(say("shfl:bound").contains("does not take ''"));
+    assert!(say("shfl:policy=0").contains("cannot be '0'"));
+    assert!(say("tas:wait=park").contains("choose one of: stp"));
+    assert_eq!(say("shfl:bound=soon"), "option bound must be 0 to 10000000 (microseconds), not 'soon'");
+    assert!(say("shfl:bound").contains(", not ''"));
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn what_this_cpu_cannot_do_is_refused_here_alone() {
         let text = format!("{}:wait=umwait", lock.name);
         let queues = lock.waits.contains(&"spin") && lock.waits.contains(&"stp");
         assert_eq!(parse(&text).is_ok(), queues, "{text}");
-        let why = format!("lock {} cannot wait by umwait here: this CPU does not have it (WAITPKG)", lock.name);
+        let why = format!("lock {} cannot use wait=umwait: this CPU lacks the instruction (WAITPKG)", lock.name);
         match parse_here(&text) {
             Ok(_) => assert!(queues && umwait::is_there(), "{text}"),
             Err(error) if queues => assert!(!umwait::is_there() && error.to_string().starts_with(&why), "{error}"),
-            Err(error) => assert!(error.to_string().contains("does not take wait='umwait'"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("has no wait='umwait'"), "{error}"),
         }
     }
 }
@@ -77,13 +77,13 @@ fn what_this_cpu_cannot_do_is_refused_here_alone() {
 fn locks_that_are_for_no_program_are_refused_as_such() {
     for lock in STANDALONE {
         let said = parse(lock.name).unwrap_err().to_string();
-        assert_eq!(said, format!("no program can be run under lock {}: {}", lock.name, lock.apart));
+        assert_eq!(said, format!("lock {} cannot replace the locks of a program: {}", lock.name, lock.apart));
         assert_eq!(parse_standalone(lock.name).unwrap().unwrap().lock, lock.id);
     }
     let choice = parse_standalone("cc-synch:wait=park").unwrap().unwrap();
     assert_eq!(choice.lock.info().waits[choice.wait], "park");
     let bad = parse_standalone("cc-synch:bound=1").unwrap().unwrap_err();
-    assert_eq!(bad.to_string(), "lock cc-synch takes no option 'bound'; it takes: wait");
+    assert_eq!(bad.to_string(), "lock cc-synch has no option 'bound'; its options: wait");
     assert!(parse_standalone("mcs").is_none());
 }
 
@@ -104,7 +104,7 @@ fn a_lock_takes_the_options_of_its_row_and_no_others() {
     }
     assert_eq!(
         parse("tas:bound=5").unwrap_err().to_string(),
-        "lock tas takes no option 'bound'; it takes: wait cond sem"
+        "lock tas has no option 'bound'; its options: wait cond sem"
     );
 }
 
@@ -121,7 +121,7 @@ fn every_lock_takes_the_orders() {
     }
     let tunables = parse("shfl:cond=lifo:1/1000,bound=7,sem=lifo").unwrap().tunables;
     assert_eq!((tunables.cond_order, tunables.sem_order, tunables.bound_us), (Order::lifo(1000), Order::lifo(1000), 7));
-    assert!(parse("tas:cond=stack").unwrap_err().to_string().contains("does not take 'stack', but fifo, lifo"));
+    assert!(parse("tas:cond=stack").unwrap_err().to_string().contains("cannot be 'stack'; choose fifo, lifo"));
 }
 
 #[test]

@@ -213,7 +213,7 @@ impl std::fmt::Display for Resources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} elapsed, {} user, {} system, {} + {} context switches (voluntary + not)",
+            "{} elapsed, {} user, {} system, {} + {} context switches (voluntary + involuntary)",
             units::nanoseconds(self.elapsed_ns),
             units::nanoseconds(self.user_ns),
             units::nanoseconds(self.system_ns),

@@ -78,8 +78,8 @@ impl Object {
             }
             (None, Some(address)) => format!("{noun} at {address}{}", place(&self.place)),
             (None, None) if self.place.is_some() => format!("many, each a {noun}{}", place(&self.place)),
-            (None, None) if self.kind.is_some() => format!("many, each a {noun}: too many to tell apart"),
-            (None, None) => "all others: too many to tell apart".into(),
+            (None, None) if self.kind.is_some() => format!("many, each a {noun} (too many to list)"),
+            (None, None) => "all others (too many to list)".into(),
         }
     }
 }

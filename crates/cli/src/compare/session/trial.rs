@@ -58,8 +58,8 @@ impl Session<'_> {
         };
         if is_cut && matches!(run.ending, Ending::TimedOut(_)) {
             return Err(Failure::new(format_args!(
-                "'{}' was not done under glibc{} when the time was up, so nothing was compared. Give it less work, or \
-                 a longer --time.",
+                "'{}' did not end under glibc{} before the time was up, so nothing was compared. Give it less work or a \
+                 longer --time.",
                 self.plan.title(),
                 with_threads(cell)
             ))
@@ -82,15 +82,15 @@ impl Session<'_> {
             Ending::Success => {}
             Ending::TimedOut(_) => {
                 return broken(format!(
-                    "'{title}' {}{threads}, and that under glibc itself: no lock can be judged by it. Give it less \
-                     work, or more time (--timeout). {printed}",
+                    "'{title}' {}{threads} under glibc itself, so locks cannot be compared. Give it less work or more \
+                     time (--timeout). {printed}",
                     run.ending.words()
                 ));
             }
             _ => {
                 return broken(format!(
-                    "'{title}' fails under glibc itself{threads} ({}), so no lock can be judged by it. Correct the \
-                     command first. {printed}",
+                    "'{title}' fails under glibc itself{threads} ({}), so locks cannot be compared. Correct the command \
+                     first. {printed}",
                     run.ending.words()
                 ));
             }
@@ -98,7 +98,7 @@ impl Session<'_> {
         match self.plan.merit.figures(run, &Contestant::Glibc) {
             Ok(_) => Ok(()),
             Err(NoFigure::NotFound) => Err(Failure::new(format_args!(
-                "--metric matches nothing in what '{title}' printed under glibc{threads}. {printed}"
+                "--metric matches nothing in the output of '{title}' under glibc{threads}. {printed}"
             ))
             .with_code(NO_METRIC)),
             Err(NoFigure::Bad(what)) => {
@@ -117,8 +117,8 @@ impl Session<'_> {
         let Some(&(cell, took)) = short.first() else { return Ok(()) };
         let title = self.plan.title();
         let took = spoken(took);
-        let what = "a run of few milliseconds is the cost of starting it, and says nothing of its locks";
-        let instead = "Give it more work (a second is plenty), or compare a number that it prints (--metric).";
+        let what = "such a short run is mostly start-up, and says nothing about locks";
+        let instead = "Give it more work (a second is enough), or compare a number that it prints (--metric).";
         if long.is_empty() {
             return Err(Failure::new(format_args!(
                 "'{title}' ends after {took} under glibc{}: {what}. Nothing was ranked. {instead}",
@@ -154,7 +154,7 @@ impl Session<'_> {
         self.deadline = fits.is_limit.then(|| self.start + fits.total);
         if !left_out.is_empty() {
             let what = format!(
-                "{LEAST_ROUNDS} rounds of all would take about {}, so these were left out: {}",
+                "{LEAST_ROUNDS} rounds of all locks would take about {}, so these were left out: {}",
                 spoken(trial.least(trial.contestants)),
                 left_out.join(", ")
             );
@@ -198,7 +198,7 @@ impl Session<'_> {
         let each = self.under_glibc.iter().sum::<Duration>();
         Failure::new(format_args!(
             "the time is too short to compare anything: a run takes {} under glibc, and {LEAST_ROUNDS} rounds are \
-             needed. One lock beside glibc needs --time {}, all of them --time {}; or give it less work.",
+             needed. Use --time {} for one lock, --time {} for all locks; or give the program less work.",
             spoken(each),
             seconds_enough(two),
             seconds_enough(all)
@@ -214,10 +214,10 @@ impl Session<'_> {
             1 => String::new(),
             cells => format!(" with each of {cells} numbers of threads"),
         };
-        let what = format!("glibc and {locks}{cells}, {run} a run under glibc");
+        let what = format!("glibc and {locks}{cells}, {run} for a run under glibc");
         match self.plan.until {
             Until::Rounds(rounds) => format!(
-                "this takes about {}, longer if a lock is slower than glibc: {} of {what}",
+                "this takes about {}, or longer if a lock is slower than glibc: {} of {what}",
                 spoken(fits.total),
                 units::counted(rounds.into(), "round")
             ),

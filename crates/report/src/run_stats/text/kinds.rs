@@ -23,7 +23,7 @@ pub(super) fn kinds(stats: &RunStats) -> Vec<Kind<'_>> {
     let rw = of(Event::RwRead) + of(Event::RwWrite);
     let acquisitions = |number| units::counted(number, "acquisition");
     let held = |all: Event, contended: Event| {
-        format!("{}, {} found it held", acquisitions(of(all)), share(of(contended), of(all)))
+        format!("{}, {} contended", acquisitions(of(all)), share(of(contended), of(all)))
     };
     let taken = of(Event::SemAcquire);
     let left = if stats.lock.is_glibc() { 0 } else { stats.derived.left_to_glibc };
@@ -38,7 +38,7 @@ pub(super) fn kinds(stats: &RunStats) -> Vec<Kind<'_>> {
             name: "Readers-writer locks",
             operations: rw,
             text: format!(
-                "{}, {} for reading, {} had to wait",
+                "{}: {} for reading; {} had to wait",
                 acquisitions(rw),
                 share(of(Event::RwRead), rw),
                 share(of(Event::RwContended), rw)
@@ -52,7 +52,7 @@ pub(super) fn kinds(stats: &RunStats) -> Vec<Kind<'_>> {
             name: "Semaphores",
             operations: taken,
             text: format!(
-                "{} taken, {} had to be waited for",
+                "{} taken, {} after a wait",
                 units::counted(taken, "permit"),
                 share(of(Event::SemQueued), taken)
             ),

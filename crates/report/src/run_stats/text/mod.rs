@@ -23,8 +23,8 @@ const FEW_WAIT: f64 = 0.05;
 pub fn render(stats: &RunStats, width: u16) -> String {
     if stats.processes == 0 {
         return table::paragraph(
-            "flashlock: no process reported, so nothing was counted: flashlock was not loaded into the program, or the \
-             program closed its descriptors before it used a lock. Ask: flashlock doctor PROGRAM",
+            "flashlock: no process reported, so nothing was counted. flashlock was not loaded into the program, or the \
+             program closed its descriptors before it used a lock. To find out, run: flashlock doctor PROGRAM",
             width,
         );
     }
@@ -64,9 +64,9 @@ fn counted_under(stats: &RunStats) -> String {
         rw => format!("; readers-writer locks under {rw}"),
     };
     let why = match lock.why {
-        Why::Today => ": what your program uses today (--lock NAME counts under another one)",
-        Why::Argument => ", as the command line says",
-        Why::Environment => ", as the environment says",
+        Why::Today => ": the locks that your program uses today (--lock NAME counts under another lock)",
+        Why::Argument => ", from the command line",
+        Why::Environment => ", from the environment",
         Why::Unknown => "",
     };
     format!("under {}{wait}{rw}{why}", lock.name)
@@ -91,17 +91,17 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
     }
     if kinds.is_empty() {
         say(
-            "No lock was used: no pthread mutex, readers-writer lock, spinlock, condition variable or semaphore. Ask: \
-             flashlock doctor PROGRAM",
+            "The program used no pthread mutex, readers-writer lock, spinlock, condition variable or semaphore. To see \
+             what it could use, run: flashlock doctor PROGRAM",
         );
         return out;
     }
     if let [first, _, ..] = kinds {
         let all: u64 = kinds.iter().map(|kind| kind.operations).sum();
         let share = first.operations as f64 / all as f64;
-        let carry = if share > 0.5 { "carry most of the traffic" } else { "have more operations than others" };
+        let carry = if share > 0.5 { "have most of the operations" } else { "have the most operations" };
         let (operations, all, share) = (units::count(first.operations), units::count(all), units::percent(share));
-        say(&format!("{} {carry}: {operations} of {all} operations ({share}).", first.name));
+        say(&format!("{} {carry}: {operations} of {all} ({share}).", first.name));
     }
     for kind in kinds {
         say(&format!("{}: {}.", kind.name, kind.text));
@@ -115,7 +115,7 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
     if let Some(share) = stats.derived.handoff_locality {
         let nodes = stats.provenance.machine.numa_nodes;
         let trivial = nodes == Some(1) && stats.provenance.machine.imagined.is_none();
-        let why = if trivial { ": this machine has one" } else { "" };
+        let why = if trivial { " (this machine has only one)" } else { "" };
         say(&format!("{} of the queue hand-offs stayed on the same NUMA node{why}.", units::percent(share)));
     }
     out
@@ -126,15 +126,15 @@ fn waiting(stats: &RunStats) -> String {
     let threads = stats.derived.waiting_threads;
     let average = format!("On average {} threads waited for a lock", units::three_digits(threads));
     match stats.lock.is_glibc() {
-        true if threads < FEW_WAIT => format!("{average}: no other lock will help much."),
-        true => format!("{average}. Whether another lock helps: flashlock compare -- CMD"),
+        true if threads < FEW_WAIT => format!("{average}, so no other lock will help much."),
+        true => format!("{average}. To see whether another lock helps, run: flashlock compare -- CMD"),
         false => format!("{average}."),
     }
 }
 
 /// The table of objects left to glibc: how many, how many operations on them, and why.
 fn left_to_glibc(stats: &RunStats, width: u16) -> String {
-    let title = if stats.lock.is_glibc() { "no lock of flashlock can serve:" } else { "left to glibc:" };
+    let title = if stats.lock.is_glibc() { "not replaceable:" } else { "left to glibc:" };
     let mut table = table::new([title, "objects", "operations", "because"], width);
     table::numbers(&mut table, [1, 2]);
     for &event in super::collect::LEFT_TO_GLIBC {
@@ -163,12 +163,12 @@ fn kind_left(event: Event) -> &'static str {
 fn why_left(event: Event) -> &'static str {
     match event {
         Event::GlibcRobust => {
-            "a robust mutex must be released by the kernel when its owner dies, which is glibc's pact"
+            "when the holder of a robust mutex dies, the kernel releases the mutex by glibc's protocol"
         }
         Event::GlibcPi => "a priority-inheriting mutex is locked by the kernel",
-        Event::GlibcPp => "a priority-protected mutex changes its owner's priority, and glibc keeps the account",
-        Event::GlibcShared => "a process-shared object must look the same in all its processes",
-        _ => "the object is of a kind that flashlock does not know, or this glibc lays it out differently",
+        Event::GlibcPp => "a priority-protected mutex changes its holder's priority, and glibc keeps track of that",
+        Event::GlibcShared => "a process-shared object must have the same layout in all its processes",
+        _ => "flashlock does not know this kind of object, or this glibc's layout of it",
     }
 }
 

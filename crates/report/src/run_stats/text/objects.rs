@@ -16,10 +16,10 @@ pub(super) fn objects(stats: &RunStats, width: u16) -> String {
     let tables = [(locks, "lock", SHOWN[0]), (semaphores, "semaphore", SHOWN[1])].map(|(objects, what, most)| {
         let waited = objects.iter().filter(|object| object.waited_ns > 0).count();
         let (title, most) = match waited {
-            0 => (format!("{what}, most used first"), SHOWN_IDLE),
-            _ => (format!("{what}, longest waited for first"), waited.min(most)),
+            0 => (format!("{what} (by acquisitions)"), SHOWN_IDLE),
+            _ => (format!("{what} (by total wait)"), waited.min(most)),
         };
-        let mut table = table::new([title.as_str(), "acquired", "waited", "together", "at most"], width);
+        let mut table = table::new([title.as_str(), "acquired", "waited", "total wait", "longest"], width);
         table::numbers(&mut table, 1..=4);
         for object in objects.iter().take(most) {
             let share = object.contended as f64 / object.acquisitions.max(1) as f64;
