@@ -9,8 +9,10 @@
 //! | `docs/simulate.md`, between its two marks | the catalogue of workloads |
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
-//! that does not exist. So is a line, here or in a source, that is too wide.
+//! that does not exist. So is a line, here or in a source, that is too wide, and an import of the lock crate that runs
+//! against the picture in `docs/architecture.md`.
 
+mod floors;
 mod links;
 mod modules;
 mod pages;
@@ -85,6 +87,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let wide = width::wide()?;
     if !wide.is_empty() {
         bail!("lines that are too wide:\n  {}", wide.join("\n  "));
+    }
+    let misplaced = floors::faults()?;
+    if !misplaced.is_empty() {
+        bail!("not as docs/architecture.md draws it:\n  {}", misplaced.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())

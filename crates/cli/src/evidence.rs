@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 #[cfg(test)]
 use flashlock_locks::machine::SLEEP_COST;
-use flashlock_locks::machine::{Look, Machine, Tunables};
+use flashlock_locks::machine::{Look, Tunables, Waiting};
 use flashlock_locks::mutex::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
 use flashlock_native::{Native, Word32, clock, evidence, sys};
 use flashlock_report::machine::Machine as Computer;
@@ -100,7 +100,7 @@ impl Evidence {
                 what: "wake-up",
                 value: woken.map(|ns| f64::from(ns) / 1e3),
                 unit: "µs",
-                reckoned: <Native as Machine>::sleep_cost().into(),
+                reckoned: <Native as Waiting>::sleep_cost().into(),
                 reckoned_unit: "µs",
                 decides: "how long a thread stays awake; a sleep costs the wake-up and the system call for it",
             },
@@ -227,7 +227,7 @@ fn wake_up(cpus: [u32; 2]) -> Option<()> {
         for round in 0..WAKE_UPS {
             asleep.store(round + 1, Relaxed);
             while word.0.load(Relaxed) == round {
-                <Native as Machine>::park(&word, round, None);
+                <Native as Waiting>::park(&word, round, None);
             }
         }
     };
@@ -238,7 +238,7 @@ fn wake_up(cpus: [u32; 2]) -> Option<()> {
             }
             sys::nap(ASLEEP);
             word.0.store(round + 1, Relaxed);
-            <Native as Machine>::wake(&raw const word, 1);
+            <Native as Waiting>::wake(&raw const word, 1);
         }
     };
     cpu::both(cpus, wake, sleep)

@@ -7,7 +7,7 @@
 //! 1. An arena lives as long as its world, and the world as long as its execution. The thread that set up the world
 //!    takes it down. It does so after it has joined all other threads, or after the checker has given up the execution
 //!    and runs none of them any more.
-//! 2. Algorithms keep no node beyond the call that named it. (The `&'static` in `Machine::node` is a promise of the
+//! 2. Algorithms keep no node beyond the call that named it. (The `&'static` in `Memory::node` is a promise of the
 //!    native pool; here it holds for the execution.)
 //! 3. Nodes never move: they are in a boxed slice. Nor do blocks: each is created when first needed, in its own box.
 

@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
-use flashlock_locks::machine::{Beside, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word as _};
+use flashlock_locks::machine::{
+    Beside, Deadline, Handle, Listen, Local, Machine, Memory, Patience, Time, Topology, Tunables, Unparked, Waiting,
+    Word as _,
+};
 
 use crate::checker::Checker;
 use crate::kernel;
@@ -19,7 +22,7 @@ const OFFER: u32 = 101;
 /// The machine that runs the locks under checker `C`. All its state is in the [`World`] of the running execution.
 pub struct Model<C: Checker>(PhantomData<C>);
 
-impl<C: Checker> Machine for Model<C> {
+impl<C: Checker> Memory for Model<C> {
     type Word = Word<C>;
 
     fn node(handle: Handle) -> &'static Node<Self> {
@@ -53,6 +56,46 @@ impl<C: Checker> Machine for Model<C> {
         handles.into_iter().any(look)
     }
 
+    fn is_there(word: &Word<C>) -> bool {
+        !word.is(Field::Freed)
+    }
+
+    fn epoch() -> u32 {
+        World::<C>::current(World::epoch)
+    }
+
+    fn local(which: Local) -> u32 {
+        World::<C>::current(|world| world.local(which))
+    }
+
+    fn set_local(which: Local, value: u32) {
+        World::<C>::current(|world| world.set_local(which, value));
+    }
+
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word<C>) -> &'static Word<C> {
+        World::<C>::current(|world| match which {
+            Beside::LeftBehind => world.arena.left().0,
+            Beside::Drain => world.arena.drain_word(),
+        })
+    }
+}
+
+impl<C: Checker> Time for Model<C> {
+    fn expired(deadline: &Deadline) -> bool {
+        World::<C>::get().expired(deadline)
+    }
+
+    fn sooner(_micros: u32, other: Option<Deadline>) -> Deadline {
+        World::<C>::current(|world| world.sooner(other))
+    }
+
+    fn micros() -> u32 {
+        World::<C>::current(World::micros)
+    }
+}
+
+impl<C: Checker> Waiting for Model<C> {
     /// Looks at least once, even if the patience is spent.
     fn spin_until(
         word: &Word<C>,
@@ -75,22 +118,6 @@ impl<C: Checker> Machine for Model<C> {
                 Patience::Forever | Patience::Budget | Patience::Contend | Patience::Until(_) => C::yield_now(),
             }
         }
-    }
-
-    fn light_fence() {
-        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoLightFence)) {
-            C::fence();
-        }
-    }
-
-    fn heavy_fence() {
-        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoHeavyFence)) {
-            C::fence();
-        }
-    }
-
-    fn is_there(word: &Word<C>) -> bool {
-        !word.is(Field::Freed)
     }
 
     fn relax(_micros: u32) {
@@ -123,14 +150,12 @@ impl<C: Checker> Machine for Model<C> {
         kernel::requeue(&World::get(), &node.state, address);
     }
 
-    fn expired(deadline: &Deadline) -> bool {
-        World::<C>::get().expired(deadline)
+    fn crowded() -> bool {
+        World::<C>::current(|world| world.setup.crowded)
     }
+}
 
-    fn sooner(_micros: u32, other: Option<Deadline>) -> Deadline {
-        World::<C>::current(|world| world.sooner(other))
-    }
-
+impl<C: Checker> Topology for Model<C> {
     fn numa_node() -> u32 {
         World::<C>::current(World::numa)
     }
@@ -138,48 +163,36 @@ impl<C: Checker> Machine for Model<C> {
     fn near_group(depth: u32) -> u32 {
         World::<C>::current(|world| world.near(depth))
     }
+}
 
-    fn epoch() -> u32 {
-        World::<C>::current(World::epoch)
+impl<C: Checker> Listen for Model<C> {
+    fn trace(event: Event) {
+        World::<C>::current(|world| world.count(event));
+    }
+}
+
+impl<C: Checker> Machine for Model<C> {
+    fn light_fence() {
+        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoLightFence)) {
+            C::fence();
+        }
     }
 
-    fn micros() -> u32 {
-        World::<C>::current(World::micros)
+    fn heavy_fence() {
+        if World::<C>::current(|world| world.setup.fault != Some(Fault::NoHeavyFence)) {
+            C::fence();
+        }
     }
 
     fn random() -> u32 {
         World::<C>::current(|world| world.random.get()).unwrap_or_else(C::random)
     }
 
-    fn local(which: Local) -> u32 {
-        World::<C>::current(|world| world.local(which))
-    }
-
-    fn set_local(which: Local, value: u32) {
-        World::<C>::current(|world| world.set_local(which, value));
-    }
-
     fn tunables() -> &'static Tunables {
         World::<C>::current(|world| world.setup.tunables)
     }
 
-    /// One for all locks.
-    fn beside(which: Beside, _lock: *const Word<C>) -> &'static Word<C> {
-        World::<C>::current(|world| match which {
-            Beside::LeftBehind => world.arena.left().0,
-            Beside::Drain => world.arena.drain_word(),
-        })
-    }
-
     fn urgent() -> bool {
         World::<C>::current(World::urgent)
-    }
-
-    fn crowded() -> bool {
-        World::<C>::current(|world| world.setup.crowded)
-    }
-
-    fn trace(event: Event) {
-        World::<C>::current(|world| world.count(event));
     }
 }

@@ -1,7 +1,7 @@
 //! # The world: one execution's machine
 //!
 //! A model's execution runs on a world: its settings, threads, time and events. Time is a count of *ticks*. A deadline
-//! names the tick at which it has passed. [`Machine::sooner`](flashlock_locks::machine::Machine::sooner) means the next
+//! names the tick at which it has passed. [`Time::sooner`](flashlock_locks::machine::Time::sooner) means the next
 //! tick, whatever the given duration: an algorithm only depends on whether a wait ends before something else happens.
 //! Under loom, a thread of the model ticks. Under shuttle, time also flows by itself, at random.
 
@@ -45,7 +45,7 @@ pub struct Setup {
     pub recycles: bool,
     /// The spin budget, in polls.
     pub polls: u32,
-    /// How many ticks an algorithm's own patience ([`Machine::sooner`](flashlock_locks::machine::Machine::sooner))
+    /// How many ticks an algorithm's own patience ([`Time::sooner`](flashlock_locks::machine::Time::sooner))
     /// lasts. With 0 it never ends: only the test's deadlines pass, and a lost wake-up is lost for good.
     pub patience: u32,
     /// If set, a nap ends when a word has changed since it began, and not before. So an error that only the end of a
@@ -55,9 +55,9 @@ pub struct Setup {
     pub flow: u32,
     /// shuttle: one sleep in this many ends for no reason (0: never).
     pub spurious: u32,
-    /// By how many µs the clock of `Machine::micros` advances at each reading.
+    /// By how many µs the clock of `Time::micros` advances at each reading.
     pub micros_step: u32,
-    /// [`Machine::epoch`](flashlock_locks::machine::Machine::epoch). With the first epoch, locks do not check whether a
+    /// [`Memory::epoch`](flashlock_locks::machine::Memory::epoch). With the first epoch, locks do not check whether a
     /// node's thread is alive.
     pub epoch: u32,
     /// The user's tunables.
@@ -434,7 +434,7 @@ impl<C: Checker> World<C> {
         self.micros.get()
     }
 
-    /// Advances the clock of `Machine::micros` by this many µs.
+    /// Advances the clock of `Time::micros` by this many µs.
     pub(crate) fn pass(&self, micros: u32) {
         self.micros.set(self.micros.get().wrapping_add(micros));
     }

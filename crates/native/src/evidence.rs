@@ -35,7 +35,7 @@ const SLEEP: core::ops::RangeInclusive<u32> = 10..=100;
 /// The cost of a pause (ticks); 0 while unknown.
 static PAUSE_TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// [`Machine::poll`](flashlock_locks::machine::Machine::poll)
+/// [`Waiting::poll`](flashlock_locks::machine::Waiting::poll)
 #[inline]
 pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl FnMut(u32, u32) -> Look) -> bool {
     let (begun, most) = (clock::now(), u64::from(micros) * 1_000);
@@ -105,7 +105,7 @@ pub fn pause_ticks() -> u32 {
     }
 }
 
-/// [`Machine::steps`](flashlock_locks::machine::Machine::steps)
+/// [`Time::steps`](flashlock_locks::machine::Time::steps)
 pub fn steps() -> u32 {
     (ticks() / u64::from(pause_ticks())) as u32
 }
@@ -134,7 +134,7 @@ pub fn note_woken(ns: u32) {
     WAKE_NS.store(if before == 0 { ns.max(1) } else { follow(before, ns) }, Relaxed);
 }
 
-/// [`Machine::sleep_cost`](flashlock_locks::machine::Machine::sleep_cost)
+/// [`Waiting::sleep_cost`](flashlock_locks::machine::Waiting::sleep_cost)
 pub fn sleep_cost() -> u32 {
     match WAKE_NS.load(Relaxed) / 1_000 {
         0 => SLEEP_COST,

@@ -7,7 +7,8 @@ use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked, Word,
+    Beside, ConstWord, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables,
+    Unparked, Waiting, Word,
 };
 
 use crate::alone::{self, is_alone};
@@ -120,13 +121,13 @@ impl Sink for Counting {
     }
 }
 
-/// [`Machine::recent_stall`]
+/// [`Waiting::recent_stall`](flashlock_locks::machine::Waiting::recent_stall)
 static RECENT_STALL: AtomicU32 = AtomicU32::new(0);
 
 /// This computer.
 pub struct Native<S: Sink = NoStats>(PhantomData<S>);
 
-impl<S: Sink> Machine for Native<S> {
+impl<S: Sink> Memory for Native<S> {
     type Word = Word32;
 
     #[inline(always)]
@@ -159,6 +160,59 @@ impl<S: Sink> Machine for Native<S> {
         pool::any(look)
     }
 
+    fn is_there(word: &Word32) -> bool {
+        futex::is_there(&word.0)
+    }
+
+    #[inline]
+    fn epoch() -> u32 {
+        epoch::current()
+    }
+
+    fn local(which: Local) -> u32 {
+        thread::kept(which)
+    }
+
+    fn set_local(which: Local, value: u32) {
+        thread::keep(which, value);
+    }
+
+    #[inline]
+    fn beside(which: Beside, lock: *const Word32) -> &'static Word32 {
+        match which {
+            Beside::LeftBehind => left::count(lock),
+            Beside::Drain => left::drain_word(lock),
+        }
+    }
+
+    fn admit_distributed() -> bool {
+        parts::admit()
+    }
+
+    fn end_distributed() {
+        parts::gone();
+    }
+}
+
+impl<S: Sink> Time for Native<S> {
+    fn steps() -> u32 {
+        evidence::steps()
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        clock::expired(deadline)
+    }
+
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        clock::sooner(micros, other)
+    }
+
+    fn micros() -> u32 {
+        clock::micros()
+    }
+}
+
+impl<S: Sink> Waiting for Native<S> {
     #[inline]
     fn spin_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::spin_until(&word.0, order, patience, done)
@@ -183,15 +237,6 @@ impl<S: Sink> Machine for Native<S> {
         evidence::poll(&word.0, &beside.0, micros, look)
     }
 
-    #[inline(always)]
-    fn light_fence() {
-        membarrier::light();
-    }
-
-    fn heavy_fence() {
-        membarrier::heavy();
-    }
-
     fn offer() {
         sys::yield_now();
     }
@@ -204,22 +249,8 @@ impl<S: Sink> Machine for Native<S> {
         evidence::transfer_cost(times)
     }
 
-    fn steps() -> u32 {
-        evidence::steps()
-    }
-
-    fn is_there(word: &Word32) -> bool {
-        futex::is_there(&word.0)
-    }
-
     fn relax(micros: u32) {
         sys::nap(micros);
-    }
-
-    fn pause(steps: u32) {
-        for _ in 0..steps {
-            core::hint::spin_loop();
-        }
     }
 
     fn park(word: &Word32, expected: u32, until: Option<Deadline>) -> Unparked {
@@ -244,14 +275,20 @@ impl<S: Sink> Machine for Native<S> {
         pool::requeue(node, address.cast());
     }
 
-    fn expired(deadline: &Deadline) -> bool {
-        clock::expired(deadline)
+    fn recent_stall() -> u32 {
+        RECENT_STALL.load(Relaxed)
     }
 
-    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
-        clock::sooner(micros, other)
+    fn set_recent_stall(micros: u32) {
+        RECENT_STALL.store(micros, Relaxed);
     }
 
+    fn crowded() -> bool {
+        spin::crowded()
+    }
+}
+
+impl<S: Sink> Topology for Native<S> {
     #[inline]
     fn numa_node() -> u32 {
         numa::node()
@@ -273,68 +310,9 @@ impl<S: Sink> Machine for Native<S> {
     fn reader_part() -> u32 {
         parts::part()
     }
+}
 
-    #[inline]
-    fn epoch() -> u32 {
-        epoch::current()
-    }
-
-    fn micros() -> u32 {
-        clock::micros()
-    }
-
-    fn random() -> u32 {
-        thread::random()
-    }
-
-    fn local(which: Local) -> u32 {
-        thread::kept(which)
-    }
-
-    fn set_local(which: Local, value: u32) {
-        thread::keep(which, value);
-    }
-
-    fn tunables() -> &'static Tunables {
-        settings::tunables()
-    }
-
-    #[inline]
-    fn beside(which: Beside, lock: *const Word32) -> &'static Word32 {
-        match which {
-            Beside::LeftBehind => left::count(lock),
-            Beside::Drain => left::drain_word(lock),
-        }
-    }
-
-    fn admit_distributed() -> bool {
-        parts::admit()
-    }
-
-    fn end_distributed() {
-        parts::gone();
-    }
-
-    fn urgent() -> bool {
-        thread::priority() >= sys::REAL_TIME
-    }
-
-    fn priority() -> i32 {
-        thread::priority()
-    }
-
-    fn recent_stall() -> u32 {
-        RECENT_STALL.load(Relaxed)
-    }
-
-    fn set_recent_stall(micros: u32) {
-        RECENT_STALL.store(micros, Relaxed);
-    }
-
-    fn crowded() -> bool {
-        spin::crowded()
-    }
-
+impl<S: Sink> Listen for Native<S> {
     #[inline(always)]
     fn counted_on(waiter: &Node<Self>) -> Option<u32> {
         S::LISTENS.then(|| waiter.numa.load(Relaxed))
@@ -353,5 +331,32 @@ impl<S: Sink> Machine for Native<S> {
     #[inline(always)]
     fn waited(stamp: u64) {
         S::waited(stamp);
+    }
+}
+
+impl<S: Sink> Machine for Native<S> {
+    #[inline(always)]
+    fn light_fence() {
+        membarrier::light();
+    }
+
+    fn heavy_fence() {
+        membarrier::heavy();
+    }
+
+    fn random() -> u32 {
+        thread::random()
+    }
+
+    fn tunables() -> &'static Tunables {
+        settings::tunables()
+    }
+
+    fn urgent() -> bool {
+        thread::priority() >= sys::REAL_TIME
+    }
+
+    fn priority() -> i32 {
+        thread::priority()
     }
 }

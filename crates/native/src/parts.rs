@@ -1,7 +1,7 @@
 //! # Reader parts: CPUs whose readers share a counter
 //!
 //! Readers-writer locks with several reader counters ask this module which counter a thread uses
-//! ([`Machine::reader_part`](flashlock_locks::machine::Machine::reader_part)). There are at most [`READER_PARTS`]
+//! ([`Topology::reader_part`](flashlock_locks::machine::Topology::reader_part)). There are at most [`READER_PARTS`]
 //! parts, or one for each NUMA node if there are more nodes. Each node has equally many, made of consecutive CPUs in
 //! its list. They are read once from `/sys`, one file for each node, into a table by CPU. Before that, and for a CPU
 //! beyond [`MOST_CPUS`], the part is 0.
@@ -82,7 +82,7 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
 /// `std::shared_mutex` does.
 const MOST_APART: u32 = 1024;
 
-/// [`Machine::admit_distributed`](flashlock_locks::machine::Machine::admit_distributed). Relaxed: a count, which orders
+/// [`Memory::admit_distributed`](flashlock_locks::machine::Memory::admit_distributed). Relaxed: a count, which orders
 /// nothing.
 pub(crate) fn admit() -> bool {
     let admitted = registry::get().apart.fetch_add(1, Relaxed) < MOST_APART;
@@ -92,7 +92,7 @@ pub(crate) fn admit() -> bool {
     admitted
 }
 
-/// [`Machine::end_distributed`](flashlock_locks::machine::Machine::end_distributed)
+/// [`Memory::end_distributed`](flashlock_locks::machine::Memory::end_distributed)
 pub(crate) fn gone() {
     registry::get().apart.fetch_sub(1, Relaxed);
 }

@@ -65,7 +65,7 @@ pub fn crowded() -> bool {
     cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
 }
 
-/// See [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
+/// See [`Waiting::spin_until`](flashlock_locks::machine::Waiting::spin_until).
 #[inline]
 pub fn spin_until(word: &AtomicU32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
     if matches!(patience, Patience::Contend) {
@@ -74,7 +74,7 @@ pub fn spin_until(word: &AtomicU32, order: Ordering, patience: Patience, done: i
     spin(word, order, patience, done, || ())
 }
 
-/// See [`Machine::spin_published`](flashlock_locks::machine::Machine::spin_published).
+/// See [`Waiting::spin_published`](flashlock_locks::machine::Waiting::spin_published).
 pub fn spin_published(
     word: &AtomicU32,
     since: &AtomicU32,
@@ -156,7 +156,7 @@ fn poll(
     }
 }
 
-/// See [`Machine::rest_until`](flashlock_locks::machine::Machine::rest_until).
+/// See [`Waiting::rest_until`](flashlock_locks::machine::Waiting::rest_until).
 #[inline]
 pub fn rest_until(word: &AtomicU32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
     if !umwait::is_there() || matches!(patience, Patience::Contend) {

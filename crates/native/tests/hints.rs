@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::{Delegate, RawClosure};
-use flashlock_locks::machine::{Handle, Machine, Word};
+use flashlock_locks::machine::{Handle, Machine, Memory as _, Time as _, Word};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};

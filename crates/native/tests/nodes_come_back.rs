@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::{Clock, Deadline, Machine, TimedOut};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _, TimedOut};
 use flashlock_locks::mutex::numa::CTktTkt;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use flashlock_locks::cond::{CondQueue, Outcome};
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::order::Order;
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word};
+use flashlock_locks::machine::{Handle, Memory as _, Tunables, Waiting as _, Word};
 use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore, Slept};
 use flashlock_native::{Native, Word32, settings};
 

@@ -7,7 +7,7 @@
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};
 
-use flashlock_locks::machine::{Clock, Deadline, Machine, Word};
+use flashlock_locks::machine::{Clock, Deadline, Time as _, Word};
 use flashlock_locks::mutex::malthusian::Mcscr;
 use flashlock_locks::parts::queue::service::TimePublished;
 use flashlock_locks::parts::raw::RawLock;

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use flashlock_locks::machine::{Clock, Deadline, Machine, Tunables};
+use flashlock_locks::machine::{Clock, Deadline, Time as _, Tunables};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, Writer};
 use flashlock_native::{Native, NoStats};

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-use flashlock_locks::machine::{Machine, Patience};
+use flashlock_locks::machine::{Patience, Time as _};
 use flashlock_native::umwait::{self, LIGHT};
 use flashlock_native::{Native, NoStats, clock, spin};
 

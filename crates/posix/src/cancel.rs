@@ -52,7 +52,7 @@ unsafe extern "C-unwind" fn wait(semaphore: *mut sem_t, clock: clockid_t, until:
     unsafe { if until.is_null() { glibc::sem_wait(semaphore) } else { glibc::sem_clockwait(semaphore, clock, until) } }
 }
 
-/// [`Machine::park`](flashlock_locks::machine::Machine::park) for the calling thread and its own node, as a
+/// [`Waiting::park`](flashlock_locks::machine::Waiting::park) for the calling thread and its own node, as a
 /// cancellation point. If the thread is cancelled, `cleanup(arg)` runs.
 pub(crate) fn park(
     me: Handle,

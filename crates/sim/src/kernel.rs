@@ -95,7 +95,7 @@ pub(crate) struct Kernel {
     pub(crate) memory: Memory,
     pub(crate) arena: Arena,
     pub(crate) tunables: &'static Tunables,
-    /// [`Machine::recent_stall`](flashlock_locks::machine::Machine::recent_stall)
+    /// [`Waiting::recent_stall`](flashlock_locks::machine::Waiting::recent_stall)
     pub(crate) recent_stall: u32,
     pub(crate) now: Ps,
     pub(crate) current: Option<Tid>,

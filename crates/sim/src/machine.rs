@@ -11,7 +11,8 @@ use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, ConstWord, Deadline, Handle, Local, Look, Machine, Patience, Tunables, Unparked,
+    Beside, ConstWord, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables,
+    Unparked, Waiting,
 };
 
 use crate::access::{access, spend};
@@ -97,7 +98,7 @@ fn system(time: impl FnOnce(&Kernel) -> Ps) {
     spend(time, Use::System);
 }
 
-impl Machine for Sim {
+impl Memory for Sim {
     type Word = Word;
 
     fn node(handle: Handle) -> &'static Node<Self> {
@@ -143,6 +144,48 @@ impl Machine for Sim {
         (0..made).map(Arena::handle).any(look)
     }
 
+    fn local(which: Local) -> u32 {
+        with(|kernel| kernel.me().locals[which as usize])
+    }
+
+    fn set_local(which: Local, value: u32) {
+        with(|kernel| kernel.me().locals[which as usize] = value);
+    }
+
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word) -> &'static Word {
+        with(|kernel| match which {
+            Beside::LeftBehind => kernel.arena.left(),
+            Beside::Drain => kernel.arena.drain_word(),
+        })
+    }
+}
+
+impl Time for Sim {
+    fn steps() -> u32 {
+        with(|kernel| (kernel.now / ps(kernel.machine.latency_ns.pause)) as u32)
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        with(|kernel| kernel.expired(deadline))
+    }
+
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        with(|kernel| {
+            let ns = kernel.now / 1000 + u64::from(micros) * 1000;
+            let clock = flashlock_locks::machine::Clock::Monotonic;
+            let (sec, nsec) = ((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as u32);
+            let mine = Deadline { clock, sec, nsec };
+            other.filter(|other| kernel.deadline(other) < kernel.deadline(&mine)).unwrap_or(mine)
+        })
+    }
+
+    fn micros() -> u32 {
+        with(|kernel| (kernel.now / 1_000_000) as u32)
+    }
+}
+
+impl Waiting for Sim {
     fn spin_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
         spin::spin_until(word, order, patience, done)
     }
@@ -195,20 +238,9 @@ impl Machine for Sim {
         suspend();
     }
 
-    /// Free: simulated accesses take effect in one order.
-    fn light_fence() {}
-
-    fn heavy_fence() {
-        system(|kernel| kernel.os.syscall);
-    }
-
     fn pause(steps: u32) {
         let time = with(|kernel| ps(kernel.machine.latency_ns.pause) * Ps::from(steps));
         spend(time, Use::Polling);
-    }
-
-    fn steps() -> u32 {
-        with(|kernel| (kernel.now / ps(kernel.machine.latency_ns.pause)) as u32)
     }
 
     fn park(word: &Word, expected: u32, until: Option<Deadline>) -> Unparked {
@@ -274,20 +306,20 @@ impl Machine for Sim {
         });
     }
 
-    fn expired(deadline: &Deadline) -> bool {
-        with(|kernel| kernel.expired(deadline))
+    fn recent_stall() -> u32 {
+        with(|kernel| kernel.recent_stall)
     }
 
-    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
-        with(|kernel| {
-            let ns = kernel.now / 1000 + u64::from(micros) * 1000;
-            let clock = flashlock_locks::machine::Clock::Monotonic;
-            let (sec, nsec) = ((ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as u32);
-            let mine = Deadline { clock, sec, nsec };
-            other.filter(|other| kernel.deadline(other) < kernel.deadline(&mine)).unwrap_or(mine)
-        })
+    fn set_recent_stall(micros: u32) {
+        with(|kernel| kernel.recent_stall = micros);
     }
 
+    fn crowded() -> bool {
+        with(spin::crowded)
+    }
+}
+
+impl Topology for Sim {
     fn numa_node() -> u32 {
         with(|kernel| {
             let core = kernel.my_core();
@@ -304,10 +336,6 @@ impl Machine for Sim {
 
     fn distance(a: u32, b: u32) -> u32 {
         with(|kernel| kernel.shape.shown_distance(a, b) as u32)
-    }
-
-    fn priority() -> i32 {
-        with(|kernel| kernel.me().priority)
     }
 
     /// A node's cores share its last-level cache.
@@ -327,13 +355,29 @@ impl Machine for Sim {
             kernel.shape.reader_part(core)
         })
     }
+}
 
-    fn epoch() -> u32 {
-        1
+impl Listen for Sim {
+    /// The counts are the simulator's own: counters that a real machine does not have cost nothing here.
+    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
+        Some(waiter.numa.peek())
     }
 
-    fn micros() -> u32 {
-        with(|kernel| (kernel.now / 1_000_000) as u32)
+    fn trace(event: Event) {
+        with(|kernel| kernel.traced[event as usize] += 1);
+    }
+}
+
+impl Machine for Sim {
+    /// Free: simulated accesses take effect in one order.
+    fn light_fence() {}
+
+    fn heavy_fence() {
+        system(|kernel| kernel.os.syscall);
+    }
+
+    fn priority() -> i32 {
+        with(|kernel| kernel.me().priority)
     }
 
     fn random() -> u32 {
@@ -346,45 +390,8 @@ impl Machine for Sim {
         })
     }
 
-    fn local(which: Local) -> u32 {
-        with(|kernel| kernel.me().locals[which as usize])
-    }
-
-    fn set_local(which: Local, value: u32) {
-        with(|kernel| kernel.me().locals[which as usize] = value);
-    }
-
     fn tunables() -> &'static Tunables {
         with(|kernel| kernel.tunables)
-    }
-
-    /// One for all locks.
-    fn beside(which: Beside, _lock: *const Word) -> &'static Word {
-        with(|kernel| match which {
-            Beside::LeftBehind => kernel.arena.left(),
-            Beside::Drain => kernel.arena.drain_word(),
-        })
-    }
-
-    fn recent_stall() -> u32 {
-        with(|kernel| kernel.recent_stall)
-    }
-
-    fn set_recent_stall(micros: u32) {
-        with(|kernel| kernel.recent_stall = micros);
-    }
-
-    fn crowded() -> bool {
-        with(spin::crowded)
-    }
-
-    /// The counts are the simulator's own: counters that a real machine does not have cost nothing here.
-    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
-        Some(waiter.numa.peek())
-    }
-
-    fn trace(event: Event) {
-        with(|kernel| kernel.traced[event as usize] += 1);
     }
 }
 

@@ -12,7 +12,7 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::machine::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
-use flashlock_locks::machine::{LONG_AGO, Look, Machine as _, Patience, Word as _};
+use flashlock_locks::machine::{LONG_AGO, Look, Patience, Time as _, Word as _};
 
 use crate::access::spend;
 use crate::kernel::Kernel;
@@ -40,7 +40,7 @@ fn now() -> Ps {
     with(|kernel| kernel.now)
 }
 
-/// [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until)
+/// [`Waiting::spin_until`](flashlock_locks::machine::Waiting::spin_until)
 pub(crate) fn spin_until(
     word: &Word,
     order: Ordering,
@@ -50,7 +50,7 @@ pub(crate) fn spin_until(
     wait(word, order, patience, done, How::Polls)
 }
 
-/// [`Machine::rest_until`](flashlock_locks::machine::Machine::rest_until)
+/// [`Waiting::rest_until`](flashlock_locks::machine::Waiting::rest_until)
 pub(crate) fn rest_until(
     word: &Word,
     order: Ordering,
@@ -61,7 +61,7 @@ pub(crate) fn rest_until(
     wait(word, order, patience, done, how)
 }
 
-/// [`Machine::scan_until`](flashlock_locks::machine::Machine::scan_until). Looks that find nothing are not simulated
+/// [`Waiting::scan_until`](flashlock_locks::machine::Waiting::scan_until). Looks that find nothing are not simulated
 /// one by one.
 pub(crate) fn scan_until(
     word: &Word,
@@ -87,7 +87,7 @@ pub(crate) fn scan_until(
     }
 }
 
-/// [`Machine::spin_published`](flashlock_locks::machine::Machine::spin_published)
+/// [`Waiting::spin_published`](flashlock_locks::machine::Waiting::spin_published)
 pub(crate) fn spin_published(
     word: &Word,
     since: &Word,
@@ -135,7 +135,7 @@ fn wait(
     poll(word, order, patience, &mut done, how)
 }
 
-/// [`Machine::poll`](flashlock_locks::machine::Machine::poll). Each look is simulated, because the lock sets the
+/// [`Waiting::poll`](flashlock_locks::machine::Waiting::poll). Each look is simulated, because the lock sets the
 /// pauses.
 pub(crate) fn poll_at_own_pace(
     word: &Word,

@@ -67,7 +67,7 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
             State::Asleep { address: 0, .. } => "sleeps for a time".to_owned(),
             State::Asleep { since, address } => {
                 let word: *const Word = std::ptr::with_exposed_provenance(address);
-                // SAFETY: threads sleep only on words of the arena (`Machine::park` has read the word), and those are
+                // SAFETY: threads sleep only on words of the arena (`Waiting::park` has read the word), and those are
                 // valid for ever (`arena`, invariants 1 and 2).
                 let holds = unsafe { &*word }.peek();
                 format!("sleeps on {} (which holds {holds}) since {} ns", place(kernel, names, address), since / 1000)

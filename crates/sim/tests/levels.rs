@@ -7,7 +7,7 @@ mod common;
 use std::rc::Rc;
 
 use common::Log;
-use flashlock_locks::machine::{Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Topology as _, Tunables, Word as _};
 use flashlock_locks::mutex::numa::{Cst, Hmcs};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::side::{MOST, Side};

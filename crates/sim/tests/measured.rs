@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::machine::{Listen as _, Patience, Time as _, Waiting as _, Word as _};
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Outcome, Region, Sim, Use, Word, compute, delay, nap, now};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 
 use common::{Log, simulation, taken_away, tiny};
-use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::machine::{Patience, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::raw::RawLock;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::machine::{Patience, Time as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Spin;

@@ -9,7 +9,7 @@ use common::{at_rest, taken_away};
 
 use flashlock_busted::Busted;
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::machine::{Machine, Time as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::spin::Tas;
 use flashlock_locks::parts::raw::RawLock;

@@ -9,7 +9,7 @@ use common::{at_rest, taken_away};
 
 use flashlock_busted::BustedRw;
 use flashlock_locks::for_each_rw_lock;
-use flashlock_locks::machine::Machine;
+use flashlock_locks::machine::{Machine, Time as _};
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::machine::{Clock, Deadline, Machine, Patience, Unparked, Word as _};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _, Patience, Unparked, Waiting as _, Word as _};
 use flashlock_locks::mutex::spin::Tas;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::description::Hypervisor;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::machine::{Patience, Waiting as _, Word as _};
 use flashlock_locks::mutex::malthusian::{LifoCr, Mcscr};
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::queue::{Clh, Mcs, Qspin};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flashlock_locks::machine::Machine as _;
+use flashlock_locks::machine::Memory as _;
 use flashlock_native::sys;
 
 use super::meter::{Bell, Meter, Reading};

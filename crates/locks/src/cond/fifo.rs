@@ -172,8 +172,8 @@ impl<M: Machine> CondQueue<M> {
         self.wait_with(me, |word, expected| M::park(word, expected, until))
     }
 
-    /// [`CondQueue::wait`] with another way to [`Machine::park`], which may end the wait by not returning. The clean-up
-    /// then calls [`CondQueue::cancel`].
+    /// [`CondQueue::wait`] with another way to [`Waiting::park`](crate::machine::Waiting::park), which may end the wait
+    /// by not returning. The clean-up then calls [`CondQueue::cancel`].
     pub fn wait_with(&self, me: Handle, mut park: impl FnMut(&M::Word, u32) -> Unparked) -> Outcome {
         let node = me.node::<M>();
         while node.state.load(Acquire) == state::QUEUED {

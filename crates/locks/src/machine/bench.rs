@@ -10,7 +10,10 @@ use std::vec::Vec;
 
 use crate::machine::block::{Block, Name};
 use crate::machine::node::Node;
-use crate::machine::{Beside, Deadline, Handle, Local, Machine, Patience, Tunables, Unparked, Word};
+use crate::machine::{
+    Beside, Deadline, Handle, Listen, Local, Machine, Memory, Patience, Time, Topology, Tunables, Unparked, Waiting,
+    Word,
+};
 
 /// Sets the chosen policy.
 pub(crate) fn choose(policy: u32) {
@@ -61,53 +64,34 @@ impl Word for Plain {
     }
 }
 
-impl Machine for Bench {
+impl Memory for Bench {
     type Word = Plain;
 
     fn node(handle: Handle) -> &'static Node<Self> {
         NODES.with_borrow(|nodes| nodes[handle.word() as usize - 2])
     }
+
     fn take_node() -> Handle {
         NODES.with_borrow_mut(|nodes| {
             nodes.push(Box::leak(Box::new(Node::new())));
             Handle::from_word(nodes.len() as u32 + 1).expect("neither 0 nor 1")
         })
     }
+
     fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
         let nodes = NODES.with_borrow(Vec::len) as u32;
         (0..nodes).filter_map(|index| Handle::from_word(index + 2)).any(look)
-    }
-    fn light_fence() {}
-    fn heavy_fence() {}
-    fn distance(a: u32, b: u32) -> u32 {
-        a.abs_diff(b)
-    }
-    fn priority() -> i32 {
-        PRIORITY.get()
-    }
-    fn tunables() -> &'static Tunables {
-        TUNABLES.get()
-    }
-    fn crowded() -> bool {
-        false
-    }
-    fn wake(_: *const Plain, _: u32) -> u32 {
-        1
-    }
-    fn epoch() -> u32 {
-        1
-    }
-    fn numa_node() -> u32 {
-        0
     }
 
     // No lock has a side block here.
     fn block(_: Name) -> &'static Block<Self> {
         unreachable!()
     }
+
     fn take_block() -> Name {
         unreachable!()
     }
+
     fn give_block(_: Name) {
         unreachable!()
     }
@@ -116,41 +100,75 @@ impl Machine for Bench {
     fn give_node(_: Handle) {
         unreachable!()
     }
-    fn spin_until(_: &Plain, _: Ordering, _: Patience, _: impl FnMut(u32) -> bool) -> Option<u32> {
-        unreachable!()
-    }
-    fn relax(_: u32) {
-        unreachable!()
-    }
-    fn pause(_: u32) {
-        unreachable!()
-    }
-    fn park(_: &Plain, _: u32, _: Option<Deadline>) -> Unparked {
-        unreachable!()
-    }
-    fn requeue(_: &Node<Self>, _: *const Plain) {
-        unreachable!()
-    }
-    fn expired(_: &Deadline) -> bool {
-        unreachable!()
-    }
-    fn sooner(_: u32, _: Option<Deadline>) -> Deadline {
-        unreachable!()
-    }
-    fn micros() -> u32 {
-        unreachable!()
-    }
-    fn random() -> u32 {
-        unreachable!()
-    }
+
     fn local(_: Local) -> u32 {
         unreachable!()
     }
+
     fn set_local(_: Local, _: u32) {
         unreachable!()
     }
+
     fn beside(which: Beside, _: *const Plain) -> &'static Plain {
         assert_eq!(which, Beside::LeftBehind);
         Box::leak(Box::new(Plain::new(0))) // No waiter leaves these queues.
+    }
+}
+
+impl Time for Bench {
+    fn expired(_: &Deadline) -> bool {
+        unreachable!()
+    }
+
+    fn sooner(_: u32, _: Option<Deadline>) -> Deadline {
+        unreachable!()
+    }
+
+    fn micros() -> u32 {
+        unreachable!()
+    }
+}
+
+impl Waiting for Bench {
+    fn wake(_: *const Plain, _: u32) -> u32 {
+        1
+    }
+
+    fn spin_until(_: &Plain, _: Ordering, _: Patience, _: impl FnMut(u32) -> bool) -> Option<u32> {
+        unreachable!()
+    }
+
+    fn relax(_: u32) {
+        unreachable!()
+    }
+
+    fn park(_: &Plain, _: u32, _: Option<Deadline>) -> Unparked {
+        unreachable!()
+    }
+
+    fn requeue(_: &Node<Self>, _: *const Plain) {
+        unreachable!()
+    }
+}
+
+impl Topology for Bench {
+    fn distance(a: u32, b: u32) -> u32 {
+        a.abs_diff(b)
+    }
+}
+
+impl Listen for Bench {}
+
+impl Machine for Bench {
+    fn priority() -> i32 {
+        PRIORITY.get()
+    }
+
+    fn tunables() -> &'static Tunables {
+        TUNABLES.get()
+    }
+
+    fn random() -> u32 {
+        unreachable!()
     }
 }

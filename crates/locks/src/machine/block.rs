@@ -1,12 +1,12 @@
 //! # Blocks
 //!
 //! Memory for state for which a lock has no room: two cache lines, with the owner's words and the names of the blocks
-//! below. The machine keeps a pool of them. [`side`](crate::parts::side) makes a tree of blocks, and says why blocks are
-//! not [queue nodes](crate::machine::node).
+//! below. The machine keeps a pool of them. [`side`](crate::parts::side) makes a tree of blocks, and says why blocks
+//! are not [queue nodes](crate::machine::node).
 
 use core::num::NonZeroU32;
 
-use crate::machine::{Machine, Word};
+use crate::machine::{Memory, Word};
 
 /// How many blocks a block names.
 pub const SLOTS: u32 = 15;
@@ -36,7 +36,7 @@ impl Name {
 
     /// The block itself.
     #[inline]
-    pub fn block<M: Machine>(self) -> &'static Block<M> {
+    pub fn block<M: Memory>(self) -> &'static Block<M> {
         M::block(self)
     }
 }
@@ -44,10 +44,10 @@ impl Name {
 /// A block: 128 bytes, two cache lines. Its owner defines what its words mean: [cohort
 /// locks](crate::mutex::numa::cohort), [`cst-rw`](crate::rw::cst).
 #[repr(C, align(64))]
-pub struct Block<M: Machine> {
+pub struct Block<M: Memory> {
     /// The state of the part or index; a counter of readers; a number that is served.
     pub state: M::Word,
-    /// [`Machine::epoch`] of the threads that use it.
+    /// [`Memory::epoch`] of the threads that use it.
     pub epoch: M::Word,
     /// How often the local lock was handed over within the part.
     pub passes: M::Word,
@@ -77,13 +77,13 @@ pub struct Block<M: Machine> {
 /// The names of the blocks below this one. They have a line of their own: all threads that come by read it, while the
 /// other line is written.
 #[repr(C, align(64))]
-pub(crate) struct Below<M: Machine> {
+pub(crate) struct Below<M: Memory> {
     pub(crate) slots: [M::Word; SLOTS as usize],
     /// A block that names further parts.
     pub(crate) more: M::Word,
 }
 
-impl<M: Machine> Block<M> {
+impl<M: Memory> Block<M> {
     /// A block that was never used. Only pools make blocks.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
@@ -115,7 +115,7 @@ impl<M: Machine> Block<M> {
     }
 }
 
-impl<M: Machine> Default for Block<M> {
+impl<M: Memory> Default for Block<M> {
     fn default() -> Self {
         Self::new()
     }

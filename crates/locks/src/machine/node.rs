@@ -29,7 +29,7 @@
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
 //! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
-//! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Machine::unpark`]) | any sleeper | every sleeper looks again |
+//! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
 //!
 //! A store that is not in this table goes to a node that cannot have left: each algorithm's invariants say why.
 //!
@@ -58,7 +58,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::machine::{FIRST_EPOCH, Handle, Machine, Word};
+use crate::machine::{FIRST_EPOCH, Handle, Memory, Topology, Word};
 
 /// Values of [`Node::state`].
 pub mod state {
@@ -129,7 +129,7 @@ pub fn is_claimed(seen: u32) -> bool {
 
 /// A queue node: 64 bytes, one cache line.
 #[repr(C, align(64))]
-pub struct Node<M: Machine> {
+pub struct Node<M: Memory> {
     /// One of [`state`]; the word that its thread polls and parks on.
     pub state: M::Word,
     /// The successor's handle, 0, or [`LEFT`].
@@ -138,19 +138,19 @@ pub struct Node<M: Machine> {
     pub prev: M::Word,
     /// The NUMA node its thread ran on when it queued. In `flat-combining`: the next record.
     pub numa: M::Word,
-    /// [`Machine::epoch`] when it queued.
+    /// [`Memory::epoch`] when it queued.
     pub epoch: M::Word,
     /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
     /// ([`WALKING`]).
     pub batch: M::Word,
-    /// A hint, in [`Machine::micros`]. When it became the head; where releases pass over waiters that do not run, when
-    /// its thread last published that it runs.
+    /// A hint, in [`Time::micros`](crate::machine::Time::micros). When it became the head; where releases pass over
+    /// waiters that do not run, when its thread last published that it runs.
     pub since: M::Word,
     /// A hint. How many releases have passed this head over.
     pub passes: M::Word,
     /// A hint. Each lock says what it means there.
     pub check_at: M::Word,
-    /// A hint. When it was handed the lock, [`Machine::micros`].
+    /// A hint. When it was handed the lock, [`Time::micros`](crate::machine::Time::micros).
     pub granted_at: M::Word,
     /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure
     /// lock: that of the request.
@@ -163,7 +163,7 @@ pub struct Node<M: Machine> {
     /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
     /// before it queues.
     pub generation: M::Word,
-    /// In a ShflLock's queue: since when, [`Machine::micros`]. A hint.
+    /// In a ShflLock's queue: since when, [`Time::micros`](crate::machine::Time::micros). A hint.
     pub queued_at: M::Word,
 }
 
@@ -174,14 +174,14 @@ const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && st
 pub const SHUFFLER: u32 = 1 << 31;
 /// Bit of [`Node::batch`]: about to be evicted, never to be the shuffler again.
 pub const RETIRED: u32 = 1 << 29;
-/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`]; never to be culled.
+/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`](crate::machine::Machine::urgent); never to be culled.
 pub const URGENT: u32 = 1 << 28;
 /// Bit of [`Node::batch`]: its thread publishes when it ran ([`Node::since`]), and knows what to do when it is evicted.
 pub const PUBLISHES: u32 = 1 << 27;
 /// Bit of [`Node::batch`]: the shuffler is walking the queue; no thread may take it out.
 pub const WALKING: u32 = 1 << 30;
 
-impl<M: Machine> Node<M> {
+impl<M: Memory> Node<M> {
     /// A node that is in no queue. Only pools make nodes.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
@@ -204,13 +204,8 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// Makes the node ready to be queued. Relaxed throughout: only the caller knows it, and the Release half of the
-    /// read-modify-write that links it into a queue publishes it.
-    pub fn prepare(&self, initial: u32) {
-        self.prepare_on(M::numa_node(), initial);
-    }
-
-    /// The same, for a thread that knows on which NUMA node it runs.
+    /// Makes the node ready to be queued by a thread on that NUMA node. Relaxed throughout: only the caller knows it,
+    /// and the Release half of the read-modify-write that links it into a queue publishes it.
     pub fn prepare_on(&self, numa: u32, initial: u32) {
         self.state.store(initial, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
@@ -231,7 +226,14 @@ impl<M: Machine> Node<M> {
     }
 }
 
-impl<M: Machine> Default for Node<M> {
+impl<M: Memory + Topology> Node<M> {
+    /// [`prepare_on`](Self::prepare_on) the NUMA node that the calling thread runs on.
+    pub fn prepare(&self, initial: u32) {
+        self.prepare_on(M::numa_node(), initial);
+    }
+}
+
+impl<M: Memory> Default for Node<M> {
     fn default() -> Self {
         Self::new()
     }

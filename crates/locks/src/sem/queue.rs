@@ -422,6 +422,7 @@ impl<M: Machine> Semaphore<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Memory as _;
     use crate::machine::bench::Bench;
     use crate::parts::queue::link::Link;
     use crate::sem::call::prepare;

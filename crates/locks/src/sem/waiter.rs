@@ -160,8 +160,8 @@ impl<M: Machine> Semaphore<'_, M> {
     }
 
     /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets
-    /// the word and the value as [`Machine::park`] does. It may end the wait by not returning; the clean-up then calls
-    /// [`Semaphore::cancel`].
+    /// the word and the value as [`Waiting::park`](crate::machine::Waiting::park) does. It may end the wait by not
+    /// returning; the clean-up then calls [`Semaphore::cancel`].
     pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {

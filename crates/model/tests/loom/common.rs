@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::{is_head, state};
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::{claimed, until_notified};
 use flashlock_locks::parts::raw::RawLock;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::{is_head, state};
-use flashlock_locks::machine::{Handle, Machine as _, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Word as _};
 use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::parts::queue::culling::CullingQueue;

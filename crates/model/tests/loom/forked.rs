@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::{Loomed, explore, find};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Word as _};
 use flashlock_locks::parts::policy::HighestFirst;
 use flashlock_locks::parts::shuffle::shuffler::walk;
 use flashlock_model::loom::{explore, find};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::cond::Outcome;
 use flashlock_locks::machine::node::{Node, SHUFFLER, state};
-use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::machine::{Handle, Machine, Memory as _, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::adoption::Chain;

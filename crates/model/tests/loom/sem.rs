@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::order::Order;
-use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Tunables, Waiting as _, Word as _};
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::harness;

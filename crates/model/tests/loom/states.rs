@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::{LEFT, state};
-use flashlock_locks::machine::{Handle, Machine as _, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
 use flashlock_locks::mutex::malthusian::loiter::{ARRIVAL, IMPATIENT, SLEEPS};
 use flashlock_locks::mutex::malthusian::{Loiter, Mcscr};
 use flashlock_locks::mutex::numa::{Cna, QspinCna};

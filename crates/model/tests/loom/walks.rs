@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::parts::policy::SameNumaNode;
 use flashlock_locks::parts::shuffle::front::{named, naming};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::{Node, URGENT, state};
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
 use flashlock_locks::mutex::numa::QspinCna;
 use flashlock_locks::mutex::numa::qspin_cna::{NodeFirst, Order};
 use flashlock_locks::mutex::queue::qspin::line::{Line, Succession};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::node::{self, Node, state};
-use flashlock_locks::machine::{Handle, LONG_AGO, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, LONG_AGO, Memory as _, Time as _, Tunables, Word as _};
 use flashlock_locks::mutex::malthusian::LifoCr;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::claimed;

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Handle, Machine, TimedOut, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Machine, Memory, TimedOut, Waiting as _, Word as _};
 use flashlock_locks::mutex::flash::state::{
     GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
@@ -257,16 +257,16 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     fn new_queue() -> Self::Queue {
         <Flash as RawLock<Model<C>>>::new_queue()
     }
-    fn try_lock(word: &<Model<C> as Machine>::Word, queue: &Self::Queue) -> bool {
+    fn try_lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) -> bool {
         <Flash as RawLock<Model<C>>>::try_lock(word, queue)
     }
-    fn lock(word: &<Model<C> as Machine>::Word, queue: &Self::Queue) {
+    fn lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         <Flash as RawLock<Model<C>>>::lock(word, queue);
     }
-    fn lock_until(word: &<Model<C> as Machine>::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    fn lock_until(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         <Flash as RawLock<Model<C>>>::lock_until(word, queue, until)
     }
-    fn unlock(word: &<Model<C> as Machine>::Word, queue: &Self::Queue) {
+    fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);
         let mut slept = false;
         let called = loop {
@@ -297,15 +297,15 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
             Model::<C>::wake(calls, 1);
         }
     }
-    fn is_locked(word: &<Model<C> as Machine>::Word, _: &Self::Queue) -> bool {
+    fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
         word.load(Acquire) != 0
     }
-    fn adopt(word: &<Model<C> as Machine>::Word, queue: &Self::Queue, chain: Chain) {
+    fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
         World::<C>::get().set_mark(ADOPTS);
         <Flash as RawLock<Model<C>>>::adopt(word, queue, chain);
         World::<C>::get().set_mark(0);
     }
-    fn lock_adopted(word: &<Model<C> as Machine>::Word, queue: &Self::Queue, me: Handle) {
+    fn lock_adopted(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, me: Handle) {
         <Flash as RawLock<Model<C>>>::lock_adopted(word, queue, me);
     }
 }

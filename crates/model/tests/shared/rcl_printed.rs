@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
 use flashlock_locks::closure::rcl::turn::elect_by_priority;
-use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::machine::{Waiting as _, Word as _};
 use flashlock_model::Model;
 use flashlock_model::checker::{Checker, Data};
 use flashlock_model::word::Word;

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use flashlock_locks::closure::rcl::{
     Head, Lock, Look, Pass, Roster, Section, Server, Slot, Watch, Worker, assign, exec, slot,
 };
-use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::machine::{Waiting as _, Word as _};
 use flashlock_locks::parts::wait::WaitPolicy;
 use flashlock_model::checker::{Checker, Data};
 use flashlock_model::word::Word;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Handle, Machine, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Machine, Memory as _, Tunables, Word as _};
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::{Futex, Tas};

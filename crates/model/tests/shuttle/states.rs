@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::machine::{Memory as _, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::raw::RawLock;

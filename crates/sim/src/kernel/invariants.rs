@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::machine::{Machine as _, Patience, Word as _};
+use flashlock_locks::machine::{Patience, Time as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::SpinThenPark;

@@ -26,7 +26,7 @@ struct Front<M: Machine> {
     sleep: M::Word,
     /// The server's number, not 0.
     number: M::Word,
-    /// [`Machine::epoch`] of the process in which it was opened.
+    /// [`Memory::epoch`](crate::machine::Memory::epoch) of the process in which it was opened.
     epoch: M::Word,
     /// 1: the server is to be closed.
     closing: M::Word,

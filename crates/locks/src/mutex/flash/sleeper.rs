@@ -11,8 +11,8 @@
 //! that the head did not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and no release notices
 //! that. So each sleeper wakes up by itself, later than its turn should have come, and each next time after twice as
 //! long. It looks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the
-//! kernel first ([`Machine::is_there`]). Then it only reads, until what it reads is a lock whose head does not wait for
-//! a release. Then it becomes a second head.
+//! kernel first ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, until what it reads is a
+//! lock whose head does not wait for a release. Then it becomes a second head.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.

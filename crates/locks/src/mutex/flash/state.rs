@@ -10,7 +10,8 @@
 //! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
 //! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
 //!
-//! Above these are eight bits of the process's [epoch](Machine::epoch), and 17 bits that count the sleepers.
+//! Above these are eight bits of the process's [epoch](crate::machine::Memory::epoch), and 17 bits that count the
+//! sleepers.
 //!
 //! By the epoch, a forked child knows that these waiters are its parent's. The first thread that waits or wakes there
 //! forgets them ([`Lock::settle`]). If an ancestor 256 generations ago had the same epoch, what it left looks like the

@@ -14,8 +14,9 @@
 //! appendix A.1.
 //!
 //! **Departures.**
-//! 1. Where CPUs are short ([`Machine::crowded`]), one arrival polls at a time, for one spin budget, in the way of a
-//!    waiter that contends for the holder's word: each polling thread occupies a CPU that the holder may need.
+//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time, for
+//!    one spin budget, in the way of a waiter that contends for the holder's word: each polling thread occupies a CPU
+//!    that the holder may need.
 //! 2. The paper delays the wake-up of the standby thread, to see whether another thread takes the lock meanwhile. Here
 //!    the memory of the lock may be freed after the release, so the releaser cannot look again. Instead the word counts
 //!    the polling arrivals. While there are any, a release leaves the standby thread asleep, because one of them is the

@@ -9,7 +9,8 @@
 //! The waiter that was taken out queues again when it runs. **Source.** He, Scherer & Scott, *Preemption Adaptivity in
 //! Time-Published Queue-Based Spin Locks*, HiPC 2005.
 //!
-//! The waiter's and the releaser's side are a [service](crate::parts::queue::service): `mcscr` and `mcscrn` have it, too.
+//! The waiter's and the releaser's side are a [service](crate::parts::queue::service): `mcscr` and `mcscrn` have it,
+//! too.
 //!
 //! **Departures.** Those of [`mcs`](super::mcs), whose queue this is.
 //! 1. Waiters may sleep (`wait=stp`). A waiter that sleeps is woken, not passed over.

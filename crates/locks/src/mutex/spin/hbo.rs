@@ -51,7 +51,8 @@ use crate::parts::raw::RawLock;
 
 const FREE: u32 = 0;
 
-/// The first and the longest pause while the holder is on the same node, in steps of [`Machine::pause`].
+/// The first and the longest pause while the holder is on the same node, in steps of
+/// [`Waiting::pause`](crate::machine::Waiting::pause).
 const NEAR: [u32; 2] = [4, 64];
 /// The same while the holder is on another node.
 const FAR: [u32; 2] = [64, 1024];

@@ -13,10 +13,10 @@
 //! **Departures.**
 //! 1. Back-off. A waiter with n before it polls at intervals in proportion to n.
 //!
-//!    Once its spin budget is spent, it naps where CPUs are short ([`Machine::crowded`]). A nap is as long as n
-//!    suggests, and the waiter looks once between naps. The next in line polls again, and yields. So more threads than
-//!    CPUs, or a waiter that outranks the holder, do not stop each other. A hand-off to a napping waiter is late by the
-//!    rest of the nap.
+//!    Once its spin budget is spent, it naps where CPUs are short
+//!    ([`Waiting::crowded`](crate::machine::Waiting::crowded)). A nap is as long as n suggests, and the waiter looks
+//!    once between naps. The next in line polls again, and yields. So more threads than CPUs, or a waiter that outranks
+//!    the holder, do not stop each other. A hand-off to a napping waiter is late by the rest of the nap.
 //!
 //!    Where CPUs are not short, a waiter goes on polling, and sleeps for a tenth of a long wait: a thread that it
 //!    outranks cannot show it that a CPU is missing.

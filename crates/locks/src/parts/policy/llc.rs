@@ -9,8 +9,9 @@
 //! nodes, but waiters that share the last-level cache are a group. **Source.** ShflLocks, slide 82: "Non-inclusive
 //! cache (Skylake architecture)".
 //!
-//! A waiter calls [`Machine::llc`] once for each wait, before it queues; a walk looks only at the node. On a machine
-//! with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode), with one more call.
+//! A waiter calls [`Topology::llc`](crate::machine::Topology::llc) once for each wait, before it queues; a walk looks
+//! only at the node. On a machine with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode),
+//! with one more call.
 
 use core::sync::atomic::Ordering::Relaxed;
 

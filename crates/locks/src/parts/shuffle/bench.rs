@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use crate::machine::bench::{Bench, prefer};
 use crate::machine::node::{Node, state};
-use crate::machine::{Handle, Machine, Word};
+use crate::machine::{Handle, Memory as _, Word};
 use crate::parts::policy::{Admission, HighestFirst};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};

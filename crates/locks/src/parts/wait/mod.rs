@@ -34,13 +34,14 @@ pub trait WaitPolicy: 'static {
     /// Whether a waiter ever sleeps.
     const PARKS: bool;
     /// Whether a waiter goes on polling for a while when its budget is spent, as long as there are CPUs for that
-    /// ([`Machine::crowded`]).
+    /// ([`Waiting::crowded`](crate::machine::Waiting::crowded)).
     const STAYS: bool = false;
 
     /// Whether the CPU rests between polls, if it can.
     const RESTS: bool = false;
 
-    /// [`Machine::spin_until`], in the way in which the policy polls: for a word that one or two waiters look at.
+    /// [`Waiting::spin_until`](crate::machine::Waiting::spin_until), in the way in which the policy polls: for a word
+    /// that one or two waiters look at.
     #[inline(always)]
     fn poll<M: Machine>(
         word: &M::Word,

@@ -3,8 +3,9 @@
 //! How readers are counted in distributed counters, and how a writer waits for them to leave. A reader counts itself in
 //! on the counter of the part of the machine on which it runs, and out again on the counter of the part on which it
 //! runs then. Only the sum counts. A reader that leaves a closed counter changes a word of the machine, the
-//! [drain word](Machine::drain_word). The writer sleeps on that word, because it cannot know which counter will change.
-//! The word is not in the lock, because the lock may be freed by then. See [`cst`](super), invariants 2 to 4.
+//! [drain word](crate::machine::Beside::Drain). The writer sleeps on that word, because it cannot know which counter
+//! will change. The word is not in the lock, because the lock may be freed by then. See [`cst`](super), invariants 2 to
+//! 4.
 //!
 //! ## Orderings of `drain_word`
 //! The writer sets ASLEEP, looks at the counters, and sleeps if the word is unchanged. A reader that leaves takes
@@ -75,8 +76,8 @@ impl<M: Machine> Counters<M> {
         &self.block().writers
     }
 
-    /// [`Machine::epoch`] of the last process that has asked for writers that do not exist in it: see
-    /// [`adopt`](Self::adopt).
+    /// [`Memory::epoch`](crate::machine::Memory::epoch) of the last process that has asked for writers that do not
+    /// exist in it: see [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
         &self.block().epoch
     }

@@ -18,9 +18,10 @@
 //! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met
 //!    512 times (`meetings=`), with few writers between.
 //! 2. The counters are the parts of a side block ([`side`](crate::parts::side)).
-//! 3. There is a counter for each part of the machine ([`Machine::reader_part`]). If NUMA nodes are few, each is
-//!    divided further, because the line also travels within a node: two CPUs of one node complete more sections on two
-//!    counters than on one.
+//! 3. There is a counter for each part of the machine
+//!    ([`Topology::reader_part`](crate::machine::Topology::reader_part)). If NUMA nodes are few, each is divided
+//!    further, because the line also travels within a node: two CPUs of one node complete more sections on two counters
+//!    than on one.
 //! 4. A reader uses the counter of the part on which it runs at that moment. If it leaves by another counter than it
 //!    came by, or another thread releases the lock, the sum is still right.
 //! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they
@@ -83,7 +84,7 @@
 //! - detect the release of a lock that no thread holds, while readers use distributed counters;
 //! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
 //! - give its side block back if the program frees the lock without destroying it. So the machine limits how many locks
-//!   have one ([`Machine::admit_distributed`]). The others stay without.
+//!   have one ([`Memory::admit_distributed`](crate::machine::Memory::admit_distributed)). The others stay without.
 
 mod counters;
 mod distributed;

@@ -19,7 +19,8 @@ use crate::mutex::spin::ticket::Numbers;
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
-/// The first and the longest pause, in steps of [`Machine::pause`], of a thread that backs off without ever sleeping.
+/// The first and the longest pause, in steps of [`Waiting::pause`](crate::machine::Waiting::pause), of a thread that
+/// backs off without ever sleeping.
 const PAUSE: [u32; 2] = [4, 512];
 
 /// Test-and-set with back-off, in the word. By policy `W`, waiters only poll, or nap and then sleep.

@@ -40,7 +40,7 @@ impl Parts for NumaNodes {
     }
 }
 
-/// Below each part of `P`, one part for each [group of CPUs](Machine::near_group) of this depth.
+/// Below each part of `P`, one part for each [group of CPUs](crate::machine::Topology::near_group) of this depth.
 pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
 impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {

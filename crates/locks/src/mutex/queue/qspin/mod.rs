@@ -29,7 +29,8 @@
 //! 3. Waiters may sleep: in the queue on their nodes, the head and the waiter that is PENDING on the word ([`wait`]).
 //! 4. Waiters may give up. The waiter that is PENDING clears the bit. The head passes the front on. Other waiters leave
 //!    their nodes behind, and the thread that reaches such a node gives it back. Abandoned nodes are counted by the
-//!    lock's address ([`Machine::beside`]), and newcomers stay out while there are 64 or more.
+//!    lock's address ([`Memory::beside`](crate::machine::Memory::beside)), and newcomers stay out while there are 64 or
+//!    more.
 //! 5. No thread waits for a joiner that has not linked itself: the joiner inherits the front ([`mod@line`], invariant
 //!    2).
 //! 6. In a forked child, no thread waits for threads that do not exist there. Nodes say to which process they belong.
