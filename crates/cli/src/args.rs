@@ -156,7 +156,7 @@ mod tests {
     use crate::preload;
     use flashlock_delegation::{adapt::governor, config};
     use flashlock_locks::catalogue::DEFAULT;
-    use flashlock_locks::rw::catalogue::RW_DEFAULT;
+    use flashlock_locks::catalogue::rw::RW_DEFAULT;
     use flashlock_native::{settings, stats};
 
     #[test]
