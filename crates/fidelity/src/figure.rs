@@ -179,7 +179,7 @@ mod tests {
     use crate::point::Setting;
 
     fn points(threads: &[u32]) -> Vec<Point> {
-        threads.iter().map(|threads| Setting::new("m", "w").under("mcs", *threads)).collect()
+        threads.iter().map(|threads| Setting::new("m", "kvmap").under("mcs", *threads)).collect()
     }
 
     fn ratio(typical: Typical) -> Figure {

@@ -336,7 +336,7 @@ mod tests {
     use crate::point::{Setting, Typical};
 
     fn row(paper: f64, threads: u32) -> Row {
-        let figure = Figure::speed(Setting::new("m", "w").under("mcs", threads));
+        let figure = Figure::speed(Setting::new("m", "kvmap").under("mcs", threads));
         Row::test("A", Paper::number(paper), Goal::near(paper, 0.5), figure)
     }
 
