@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Memory as _, Word as _};
+use flashlock_locks::machine::{Memory as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
 use flashlock_locks::mutex::flash::stay::CALL;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::machine::{Memory as _, Word as _};
+use flashlock_locks::machine::{Memory as _, Time as _, Word as _};
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::flash::state::{
     EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, turn,
