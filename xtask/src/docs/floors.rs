@@ -1,7 +1,7 @@
 //! Whether the inside of the lock crate is as `docs/architecture.md` draws it.
 //!
-//! The picture is the block that begins with [`FENCE`]. A line shows a folder of the crate, `NAME/`, and some of what is
-//! in it; a blank line goes a floor down. A folder may use those on its own floor and below. Here the imports of all
+//! The picture is the block that begins with [`FENCE`]. A line shows a folder of the crate, `NAME/`, and some of what
+//! is in it; a blank line goes a floor down. A folder may use those on its own floor and below. Here the imports of all
 //! sources are compared with that: none may run upwards, and no two folders may import each other, directly or in a
 //! circle. Test modules are left out.
 
