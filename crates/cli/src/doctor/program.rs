@@ -116,8 +116,8 @@ fn other_glibc(elf: &Elf) -> Option<Finding> {
         Finding::warn(
             "glibc",
             text,
-            "try: flashlock run --stats -- PROGRAM. If the library reports an unknown glibc or counts nothing, it is not \
-             used",
+            "try: flashlock run --stats -- PROGRAM. If the library reports an unknown glibc or counts nothing, it is \
+             not used",
         )
     })
 }
