@@ -139,7 +139,8 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
             Err(error) => {
                 inspection.findings.extend(privileges(&path));
                 let text = format!("it cannot be read: {}", screen::reason(&error));
-                let advice = "run doctor as a user who can read the file; if the program is dynamically linked, flashlock works for it";
+                let advice = "run doctor as a user who can read the file; if the program is dynamically linked, \
+                              flashlock works for it";
                 inspection.findings.push(Finding::warn("file", text, advice));
             }
             Ok(Image::Script(interpreter, argument)) => {

@@ -246,9 +246,9 @@ fn list(width: u16) -> String {
     let apart = list_of("not for run", STANDALONE.iter().map(Lock::Apart), width);
     let label = STANDALONE.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
     let reasons: String = STANDALONE.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
-    let legend = "* the default. bytes: the size of a lock. atomics: read-modify-writes to acquire + release it without \
-                  contention (in the second and third table: the sum). wait=: how waiters wait: stp (spin-then-park), \
-                  spin, park or umwait. To describe one lock with its options: flashlock locks NAME";
+    let legend = "* the default. bytes: the size of a lock. atomics: read-modify-writes to acquire + release it \
+                  without contention (in the second and third table: the sum). wait=: how waiters wait: stp \
+                  (spin-then-park), spin, park or umwait. To describe one lock with its options: flashlock locks NAME";
     format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 

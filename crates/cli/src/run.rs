@@ -56,8 +56,8 @@ cannot be executed; 127 if it was not found; 2 for wrong usage.";
 
 /// Run a program with its pthread locks replaced
 ///
-/// Runs a dynamically linked program. One of flashlock's locks replaces its pthread mutexes and condition variables. The
-/// program is not changed. Programs that it starts get the same lock.
+/// Runs a dynamically linked program. One of flashlock's locks replaces its pthread mutexes and condition variables.
+/// The program is not changed. Programs that it starts get the same lock.
 ///
 /// Without a program, it runs a demonstration of a few seconds: the key-value map of `flashlock compare`, with many
 /// threads, under this lock and under glibc's.
@@ -69,8 +69,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
-    /// The readers-writer lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK_RW. If
-    /// that is not set: cst-rw, or glibc if the mutexes are glibc's. Its options, except wait=, also apply to mutexes
+    /// The readers-writer lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK_RW.
+    /// If that is not set: cst-rw, or glibc if the mutexes are glibc's. Its options, except wait=, also apply to
+    /// mutexes
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 

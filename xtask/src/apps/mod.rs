@@ -116,8 +116,8 @@ pub(crate) struct Options {
     /// Run only these applications (may be repeated, or a list with commas)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Run only the quick applications. Under locks other than the default, use only the middle number of threads. Without
-    /// --lock, half of the applications also run under mcs and futex with all numbers of threads
+    /// Run only the quick applications. Under locks other than the default, use only the middle number of threads.
+    /// Without --lock, half of the applications also run under mcs and futex with all numbers of threads
     #[arg(long, conflicts_with = "only")]
     quick: bool,
     /// The number of applications at a time [default: 1, with --quick 3]

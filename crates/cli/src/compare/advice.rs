@@ -148,8 +148,8 @@ fn left_open(judged: &[&Standing]) -> String {
     let intervals: Option<Vec<(f64, f64)>> =
         judged.iter().map(|standing| standing.advantage.interval_of(judged.len())).collect();
     let Some(intervals) = intervals else {
-        return "With some lock, every round gave the same figure, so its noise is unknown. The figure may be too coarse \
-                to show a difference."
+        return "With some lock, every round gave the same figure, so its noise is unknown. The figure may be too \
+                coarse to show a difference."
             .into();
     };
     let low = intervals.iter().map(|ends| ends.0).fold(1.0, f64::min);

@@ -121,8 +121,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
 
-    /// Locks that programs embed, to compare with if there is no CMD: std, parking_lot-0.12, parking_lot-0.13, tbb, absl
-    /// and nsync; or none. By default all that are installed
+    /// Locks that programs embed, to compare with if there is no CMD: std, parking_lot-0.12, parking_lot-0.13, tbb,
+    /// absl and nsync; or none. By default all that are installed
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with = "command")]
     rivals: Vec<String>,
 

@@ -94,7 +94,8 @@ impl Workshop {
         if !made {
             let error = std::io::Error::last_os_error();
             return Err(Failure::new(format_args!(
-                "cannot create the directory {}: {}; set TMPDIR to a directory that you can write to, or use --rivals none",
+                "cannot create the directory {}: {}; set TMPDIR to a directory that you can write to, or use --rivals \
+                 none",
                 directory.display(),
                 screen::reason(&error)
             )));

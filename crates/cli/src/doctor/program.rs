@@ -109,7 +109,12 @@ fn other_glibc(elf: &Elf) -> Option<Finding> {
     (real(elf)? != real(&me)?).then(|| {
         let text =
             "the program uses another glibc than this command; flashlock's library checks it when the program starts";
-        Finding::warn("glibc", text, "try: flashlock run --stats -- PROGRAM. If the library reports an unknown glibc or counts nothing, it is not used")
+        Finding::warn(
+            "glibc",
+            text,
+            "try: flashlock run --stats -- PROGRAM. If the library reports an unknown glibc or counts nothing, it is \
+             not used",
+        )
     })
 }
 

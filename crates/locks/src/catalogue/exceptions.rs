@@ -27,7 +27,8 @@ pub const FOREIGN_CODE: &[Exception] = group! {
 pub const NOT_RUNNING: &[Exception] = group! {
     "the release hands the lock to one waiter, whether that waiter is running or not":
         "signals.frozen_*", "slow_motion.*stopped_anywhere_stops_nobody_else", "torture.freeze-waiter";
-    "the lock may be handed to the thread whose signal handler waits": "signals.handler_blocks_on_another_mutex_inside_a_lock";
+    "the lock may be handed to the thread whose signal handler waits":
+        "signals.handler_blocks_on_another_mutex_inside_a_lock";
 };
 
 /// Of locks without a place for sleepers.

@@ -99,7 +99,8 @@ macro_rules! for_each_lock {
                 source: "mutex/numa/cna.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: waiters of the holder's NUMA node go first, except once in threshold= hand-offs",
+                fair: "in the long run: waiters of the holder's NUMA node go first, except once in threshold= "
+                      "hand-offs",
                 strict: true, claims: [Serves, Local], options: [Threshold, Countdown, Reduction, Refresh],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),
@@ -123,8 +124,8 @@ macro_rules! for_each_lock {
                 source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 0,
                 numa_aware: true,
-                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed acquisitions "
-                      "come after all others",
+                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed "
+                      "acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
@@ -134,8 +135,8 @@ macro_rules! for_each_lock {
                 source: "mutex/numa/cohort/mod.rs",
                 bytes: 20, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 numa_aware: true,
-                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed acquisitions "
-                      "come after all others",
+                fair: "in the long run: after passes= hand-offs, the lock goes to another NUMA node; timed "
+                      "acquisitions come after all others",
                 strict: true, claims: [Serves, Local], options: [Passes],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING, POLLS],
             }),
@@ -225,7 +226,8 @@ macro_rules! for_each_lock {
                 paper: "Dice, Malthusian Locks, EuroSys 2017, section 9.1",
                 source: "mutex/malthusian/mcscrn.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
-                numa_aware: true, fair: "in the long run: about once in eldest= releases, another NUMA node has its turn",
+                numa_aware: true,
+                fair: "in the long run: about once in eldest= releases, another NUMA node has its turn",
                 strict: true, claims: [Serves, Local, Restricts], options: [Eldest, Evict],
                 exceptions: [FOREIGN_CODE, NOT_RUNNING],
             }),

@@ -24,9 +24,11 @@ macro_rules! for_each_event {
             (Alteration, "alterations", "times CNA moved waiters between its main and its secondary queue"),
             (Cull, "culls", "surplus waiters that an MCSCR release moved into the passive set"),
             (Reprovision, "reprovisions",
-                "passive waiters (the newest each time) that an MCSCR release made active because no other thread waited"),
+                "passive waiters (the newest each time) that an MCSCR release made active because no other thread "
+                "waited"),
             (Eldest, "eldest_served",
-                "times an MCSCR, MCSCRN or LIFO-CR release served the waiter that had waited for longest, for fairness"),
+                "times an MCSCR, MCSCRN or LIFO-CR release served the waiter that had waited for longest, for "
+                "fairness"),
             (Rehome, "rehomes", "times an MCSCRN release changed the home NUMA node"),
             (Evict, "evictions",
                 "waiters that a release of mcs-tp, or one under `evict=1`, evicted because they did not run; each "
@@ -61,14 +63,15 @@ macro_rules! for_each_event {
                 "operations left to glibc: unknown kind, or a glibc whose layout is unknown"),
             (GlibcSem, "glibc_sem",
                 "operations left to glibc: semaphore that is process-shared, named, or not initialised here"),
-            (RobustObject, "glibc_robust_objects", "objects left to glibc, counted at their initialisation: robust mutexes"),
+            (RobustObject, "glibc_robust_objects",
+                "objects left to glibc, counted at their initialisation: robust mutexes"),
             (PiObject, "glibc_pi_objects",
                 "objects left to glibc, counted at their initialisation: priority-inheriting mutexes"),
             (PpObject, "glibc_pp_objects",
                 "objects left to glibc, counted at their initialisation: priority-protected mutexes"),
             (SharedObject, "glibc_shared_objects",
-                "objects left to glibc, counted at their initialisation: process-shared mutexes, condition variables and "
-                "readers-writer locks"),
+                "objects left to glibc, counted at their initialisation: process-shared mutexes, condition variables "
+                "and readers-writer locks"),
             (SemObject, "glibc_sem_objects",
                 "objects left to glibc, counted at their initialisation: process-shared and named semaphores"),
             (RwRead, "rw_reads", "readers-writer lock acquisitions for reading"),
@@ -78,8 +81,8 @@ macro_rules! for_each_event {
             (RwTimedOut, "rw_timed_out", "timed readers-writer lock acquisitions that gave up"),
             (RwPassed, "rw_passed", "readers that passed a waiting writer after the bound"),
             (RwBarred, "rw_barred",
-                "times the first waiter of a readers-writer lock barred newcomers because it had waited for longer than "
-                "the bound"),
+                "times the first waiter of a readers-writer lock barred newcomers because it had waited for longer "
+                "than the bound"),
             (RwDistributed, "rw_apart", "times a cst-rw lock switched to distributed counters"),
             (RwTogether, "rw_together", "times a cst-rw lock returned to its central counter"),
         }

@@ -18,9 +18,9 @@ fn options_of_the_two_list_locks() {
     assert_eq!((choice.threshold, choice.countdown, choice.reduction, choice.refresh), (9, 1, 256, 1000));
     assert_eq!(parse("mcscr:eldest=5").unwrap().tunables.eldest, 5);
     let say = |text| parse(text).unwrap_err().to_string();
-    assert!(say("cna:countdown=lots").contains("from 0 to 1"));
-    assert!(say("cna:threshold=0").contains("from 1 to"));
-    assert!(say("mcscr:eldest=1000000001").contains("from 1 to"));
+    assert!(say("cna:countdown=lots").contains("must be 0 to 1 "));
+    assert!(say("cna:threshold=0").contains("must be 1 to "));
+    assert!(say("mcscr:eldest=1000000001").contains("must be 1 to "));
 }
 
 #[test]

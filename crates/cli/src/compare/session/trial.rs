@@ -58,8 +58,8 @@ impl Session<'_> {
         };
         if is_cut && matches!(run.ending, Ending::TimedOut(_)) {
             return Err(Failure::new(format_args!(
-                "'{}' did not end under glibc{} before the time was up, so nothing was compared. Give it less work or a \
-                 longer --time.",
+                "'{}' did not end under glibc{} before the time was up, so nothing was compared. Give it less work or \
+                 a longer --time.",
                 self.plan.title(),
                 with_threads(cell)
             ))
@@ -89,8 +89,8 @@ impl Session<'_> {
             }
             _ => {
                 return broken(format!(
-                    "'{title}' fails under glibc itself{threads} ({}), so locks cannot be compared. Correct the command \
-                     first. {printed}",
+                    "'{title}' fails under glibc itself{threads} ({}), so locks cannot be compared. Correct the \
+                     command first. {printed}",
                     run.ending.words()
                 ));
             }
