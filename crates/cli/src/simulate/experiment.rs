@@ -25,7 +25,7 @@ use flashlock_workloads::{
 
 use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
+use super::ground::{LOG, Log, Preemption, Timeline, Watched};
 
 /// What a lock guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -177,46 +177,41 @@ impl Experiment<'_> {
         let numbers = Cell::new(0);
         let watched = |name| Watched::new(name, any(numbers.replace(numbers.get() + 1)), preemption);
         let one = || watched("the lock");
-        let steps =
-            |steps: &[sections::Step]| Sections::<_, Simulated>::new(watched("lock A"), watched("lock B"), steps);
+        let steps = |steps: &[sections::Step]| Sections::<_, Sim>::new(watched("lock A"), watched("lock B"), steps);
         match self.work {
             Work::Kvmap => {
                 let mix = Mix { lookups: self.lookups, external: self.external, ..Mix::PAPER };
-                self.drive(simulation, kind, KeyValue::<_, Simulated>::new(one(), mix, self.seed))
+                self.drive(simulation, kind, KeyValue::<_, Sim>::new(one(), mix, self.seed))
             }
-            Work::Randarray => self.drive(simulation, kind, RandArray::<_, Simulated>::new(one(), Reads::PAPER)),
+            Work::Randarray => self.drive(simulation, kind, RandArray::<_, Sim>::new(one(), Reads::PAPER)),
             Work::Locktorture | Work::Lockstat => {
                 let habits = if self.work == Work::Lockstat { Habits::LOCKSTAT } else { Habits::PAPER };
-                self.drive(
-                    simulation,
-                    kind,
-                    LockTorture::<_, Simulated>::new(one(), habits.in_little_time(), self.threads),
-                )
+                self.drive(simulation, kind, LockTorture::<_, Sim>::new(one(), habits.in_little_time(), self.threads))
             }
             Work::Open1 => self.drive(simulation, kind, steps(&sections::OPEN1)),
             Work::Lock2 => self.drive(simulation, kind, steps(&sections::LOCK2)),
             Work::LeveldbReadrandom => self.drive(simulation, kind, steps(&sections::LEVELDB_READRANDOM)),
             Work::Buffers => {
                 let supply = ByCondition(RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
+                self.drive(simulation, kind, BufferPool::<_, _, Sim>::new(one(), supply, Buffers::PAPER))
             }
             Work::BuffersSem => {
                 let supply = ByPermits(RawSem::<Sim>::new(Buffers::PAPER.count, self.waiting));
-                self.drive(simulation, kind, BufferPool::<_, _, Simulated>::new(one(), supply, Buffers::PAPER))
+                self.drive(simulation, kind, BufferPool::<_, _, Sim>::new(one(), supply, Buffers::PAPER))
             }
             Work::Messages => {
                 // Three threads take messages, as in the paper, if then at least half of the threads send messages.
                 let consumers = Traffic::PAPER.consumers.min(self.threads / 2);
                 let traffic = Traffic { consumers, ..Traffic::PAPER };
                 let conditions = [(); 2].map(|()| RawCond::<Sim>::new(self.waiting));
-                self.drive(simulation, kind, ProducerConsumer::<_, _, Simulated>::new(one(), conditions, traffic))
+                self.drive(simulation, kind, ProducerConsumer::<_, _, Sim>::new(one(), conditions, traffic))
             }
             Work::Readdir => {
                 let files = Files { lists: self.lookups, ..Files::USUAL };
-                self.drive(simulation, kind, Directory::<_, Simulated>::new(one(), files))
+                self.drive(simulation, kind, Directory::<_, Sim>::new(one(), files))
             }
-            Work::RclLines => self.drive(simulation, kind, SharedLines::<_, Simulated>::new(one, self.job)),
-            Work::RclLocks => self.drive(simulation, kind, SharedLines::<_, Simulated, ELEVEN>::new(one, self.job)),
+            Work::RclLines => self.drive(simulation, kind, SharedLines::<_, Sim>::new(one, self.job)),
+            Work::RclLocks => self.drive(simulation, kind, SharedLines::<_, Sim, ELEVEN>::new(one, self.job)),
             Work::OneInSix => self.drive(simulation, kind, steps(&sections::ONE_IN_SIX)),
         }
     }
