@@ -174,7 +174,7 @@ pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Syn
 }
 
 /// A model of lock `L`. One thread for each entry, the last one being the model's main thread, does so many critical
-/// sections; none is lost. Then the lock is freed, so that a later access to it is a failure.
+/// sections; none is lost.
 pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
     move || {
         let mutex = Arc::new(Mutex::<Loomed, L>::new());
@@ -196,6 +196,32 @@ pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn
         mutex.unlock();
         assert!(!mutex.is_locked());
         mutex.free();
+    }
+}
+
+/// A model of lock `L`. Each of `threads` threads, the last one being the model's main thread, does one critical section.
+/// The last section's thread frees the lock, as a program may: from then on, any access to the lock is a failure.
+pub fn last_frees<L: RawLock<Loom, Queue: Tag>>(threads: u32) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<Loomed, L>::new());
+        let work = move |mutex: &Mutex<Loomed, L>| {
+            mutex.lock();
+            let last = mutex.visit() + 1 == threads;
+            mutex.unlock();
+            if last {
+                mutex.free();
+            }
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex))
+            })
+            .collect();
+        work(&mutex);
+        for thread in others {
+            thread.join().expect("no panic");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use flashlock_locks::raw::RawLock;
 use flashlock_locks::shuffle::ShflSpin;
 use flashlock_locks::spin::Null;
 use flashlock_model::loom::Depth::{Exhaustive, Preemptions};
-use flashlock_model::loom::{explore, find, operations, sections};
+use flashlock_model::loom::{explore, find, last_frees, operations, sections};
 use flashlock_model::{Loom, Setup};
 use flashlock_native::Native;
 use flashlock_sim::{Description, Options, Sim, Simulation};
@@ -53,8 +53,9 @@ fn in_every_schedule() {
     explore("two threads", Exhaustive, SETUP, sections::<ParkingTicket>(&[1, 1]));
     explore("three threads", Preemptions(2), SETUP, sections::<ParkingTicket>(&[1, 1, 1]));
     explore("two threads that come back", Preemptions(3), SETUP, sections::<ParkingTicket>(&[2, 2]));
+    explore("the last frees it", Exhaustive, SETUP, last_frees::<ParkingTicket>(2));
     explore("histogram", Preemptions(3), SETUP, operations(histogram::<true>, 2, 1));
-    explore("policy", Preemptions(1), SETUP, sections::<ShflSpin<SameGroup>>(&[1, 1, 1]));
+    explore("policy", Preemptions(2), SETUP, sections::<ShflSpin<SameGroup>>(&[1, 1, 1]));
 }
 
 #[test]
