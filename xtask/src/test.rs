@@ -56,6 +56,9 @@ const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 /// The programs and libraries of these packages, and the programs that test them.
 const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
+/// A lock, a policy and a workload outside the workspace.
+const OWN: &str = "examples/own-lock";
+
 /// The name of the step that waits for the model tests.
 const BESIDE: &str = "model tests, which ran beside";
 
@@ -71,6 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     steps.run("examples in the documentation", || {
         cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())
     });
+    steps.run("example: a lock of your own", own_lock);
     steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that
     // leaves over.
@@ -123,6 +127,14 @@ pub(crate) fn models() -> Result<Tally> {
 /// The torture of the simulated locks.
 pub(crate) fn simulated() -> Result<Tally> {
     cargo_test(Command::new(cargo()), &["--release", "--package", "flashlock-sim", "--test", "runs", "--test", "rw"])
+}
+
+/// [`OWN`], with the versions of the workspace, so that nothing is downloaded. Unoptimised: with optimisation, most of
+/// its dependencies would be built anew, because the workspace asks other features of them.
+fn own_lock() -> Result<Tally> {
+    let [ours, its] = ["", OWN].map(|directory| workspace::path(directory).join("Cargo.lock"));
+    std::fs::copy(&ours, &its).with_context(|| format!("cannot write {}", its.display()))?;
+    cargo_test(Command::new(cargo()), &["--manifest-path", &format!("{OWN}/Cargo.toml"), "--target-dir", "target"])
 }
 
 /// All tests but those of the models, of `xtask` and of the documentation.

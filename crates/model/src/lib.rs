@@ -3,6 +3,7 @@
 //! The algorithms of `flashlock-locks` are written against a machine. Here the machine is a model checker. It runs the
 //! same code under every schedule (loom, for small programs) or under very many (shuttle, for larger ones). All model
 //! tests of the project are in this package's `tests/`. `docs/models.md` says what they cover and what they cannot.
+//! `examples/own-lock` checks a lock, a policy and a workload that this project does not know.
 //!
 //! | module | holds |
 //! |---|---|
@@ -15,9 +16,11 @@
 //! | [`world`] | one execution: settings, threads, time |
 //! | [`arena`] | its queue nodes and blocks, and which are taken |
 //! | [`kernel`] | its futexes |
+//! | [`backend`] | the checker as the memory of workloads |
 //! | [`harness`] | mutexes, condition variables and semaphores to check, with data to protect |
 
 pub mod arena;
+pub mod backend;
 pub mod checker;
 pub mod harness;
 pub mod kernel;

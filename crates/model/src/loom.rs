@@ -12,8 +12,13 @@ use std::thread::LocalKey;
 use ::loom::cell::UnsafeCell;
 use ::loom::thread::{self, Thread, ThreadId};
 
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_workloads::Workload;
+
+use crate::Loom;
 use crate::checker::{Checker, Data};
-use crate::harness::{Found, Totals, message};
+use crate::harness::{Found, Mutex, Totals, message};
+use crate::tag::Tag;
 use crate::word::raw_word;
 use crate::world::{Setup, World};
 
@@ -87,6 +92,9 @@ impl Data for Cell {
         self.0.with(|count| unsafe { *count })
     }
 }
+
+/// The seed of the clients of workloads.
+const SEED: u64 = 1;
 
 /// How many of a model's schedules to explore.
 #[derive(Clone, Copy, Debug)]
@@ -162,5 +170,82 @@ pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Syn
     match result {
         Ok(_) => panic!("{name}: loom finds nothing in {executions} executions"),
         Err(panic) => Found::report(name, "loom", executions, message(&*panic)),
+    }
+}
+
+/// A model of lock `L`. One thread for each entry, the last one being the model's main thread, does so many critical
+/// sections; none is lost.
+pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<Loomed, L>::new());
+        let (mine, others) = rounds.split_last().expect("a thread");
+        let work = |mutex: &Mutex<Loomed, L>, rounds: u32| (0..rounds).for_each(|_| mutex.section());
+        let threads: Vec<_> = others
+            .iter()
+            .map(|&rounds| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex, rounds))
+            })
+            .collect();
+        work(&mutex, *mine);
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        mutex.lock();
+        assert_eq!(mutex.visit(), rounds.iter().sum::<u32>());
+        mutex.unlock();
+        assert!(!mutex.is_locked());
+        mutex.free();
+    }
+}
+
+/// A model of lock `L`. Each of `threads` threads, the last one being the model's main thread, does one critical section.
+/// The last section's thread frees the lock, as a program may: from then on, any access to the lock is a failure.
+pub fn last_frees<L: RawLock<Loom, Queue: Tag>>(threads: u32) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let mutex = Arc::new(Mutex::<Loomed, L>::new());
+        let work = move |mutex: &Mutex<Loomed, L>| {
+            mutex.lock();
+            let last = mutex.visit() + 1 == threads;
+            mutex.unlock();
+            if last {
+                mutex.free();
+            }
+        };
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || work(&mutex))
+            })
+            .collect();
+        work(&mutex);
+        for thread in others {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+/// A model of a workload, which `new` makes, on the backend [`Loom`] with its lock on that machine. Each of `threads`
+/// clients, the last one being the model's main thread, performs `each` operations. Then the workload checks its state.
+pub fn operations<W: Workload + 'static>(new: fn() -> W, threads: u32, each: u64) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let work = move |shared: &W, number| {
+            let mut client = shared.client(SEED, number);
+            (0..each).for_each(|_| shared.operate(&mut client));
+            shared.retire(client);
+        };
+        let mut shared = Arc::new(new());
+        let others: Vec<_> = (1..threads)
+            .map(|number| {
+                let shared = shared.clone();
+                thread::spawn(move || work(&shared, number))
+            })
+            .collect();
+        work(&shared, 0);
+        for thread in others {
+            thread.join().expect("no panic");
+        }
+        let shared = Arc::get_mut(&mut shared).expect("all threads have returned, and dropped their references");
+        assert_eq!(shared.check(u64::from(threads) * each), Ok(()));
     }
 }

@@ -136,7 +136,11 @@ impl<C: Checker> Waiting for Model<C> {
         0
     }
 
-    fn pause(_steps: u32) {}
+    fn pause(_steps: u32) {
+        if World::<C>::current(|world| world.setup.pauses) {
+            C::yield_now();
+        }
+    }
 
     fn park(word: &Word<C>, expected: u32, until: Option<Deadline>) -> Unparked {
         kernel::park(&World::get(), word, expected, until)

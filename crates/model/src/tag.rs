@@ -42,6 +42,13 @@ pub trait Tag {
 
 impl Tag for () {}
 
+/// A word beside the lock's word.
+impl<C: Checker> Tag for Word<C> {
+    fn free(&self) {
+        self.tag(Field::Freed);
+    }
+}
+
 impl<C: Checker> Tag for Node<Model<C>> {
     fn tag(&self) {
         self.state.tag(Field::NodeState);

@@ -51,6 +51,9 @@ pub struct Setup {
     /// If set, a nap ends when a word has changed since it began, and not before. So an error that only the end of a
     /// nap would repair is never repaired. If not set, naps end at once.
     pub still: bool,
+    /// Whether a pause lets other threads run. A lock needs it that polls without
+    /// [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
+    pub pauses: bool,
     /// shuttle: time advances at one look in this many (0: only by [`World::tick`]).
     pub flow: u32,
     /// shuttle: one sleep in this many ends for no reason (0: never).
@@ -83,6 +86,7 @@ impl Setup {
             polls: 2,
             patience: 0,
             still: false,
+            pauses: false,
             flow: 0,
             spurious: 0,
             micros_step: 0,

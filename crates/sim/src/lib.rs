@@ -13,6 +13,7 @@
 //! | `placement` | where threads start |
 //! | [`simulation`] | how to run something |
 //! | `program` | what a simulated thread can do besides using locks |
+//! | [`backend`] | running the workloads of `flashlock-workloads` |
 //! | [`delegation`] | servers that run the sections of other threads |
 //! | `measured`, `power` | what is reported about a run |
 //! | `footprint`, `host` | how much host memory a run takes, and prefetching it |
@@ -31,6 +32,7 @@
 
 mod access;
 mod arena;
+pub mod backend;
 pub mod delegation;
 pub mod description;
 mod footprint;

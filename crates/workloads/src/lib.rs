@@ -2,9 +2,13 @@
 //!
 //! The workloads with which the papers measure locks, written once for any lock: a [`Raw`] lock of the catalogue on any
 //! machine, or any other mutual exclusion (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock
-//! and the data behind it. Each thread has a client, which performs operations until the runner ends the run. The
-//! runner starts the threads; nothing here does. Memory and time come from a [`Backend`]: the host or a simulated
-//! computer. With the same seeds, clients always request the same operations.
+//! and the data behind it. Each thread has a client, which performs operations until the runner ends the run. Memory and
+//! time come from a [`Backend`]: the host, a simulated computer or a model checker. With the same seeds, clients always
+//! request the same operations.
+//!
+//! Three functions run any workload with any lock, and check its result: [`run`](run::run) with threads,
+//! `Simulation::perform` of `flashlock-sim` on a simulated computer, `loom::operations` of `flashlock-model` in every
+//! schedule.
 //!
 //! | module | holds |
 //! |---|---|
@@ -21,12 +25,13 @@
 //! | [`ground`] | what a workload needs from a computer: [`Backend`], [`Lines`], [`Here`] |
 //! | [`lock`], [`wait`] | what a workload needs from a lock, a condition variable, a semaphore |
 //! | [`history`] | the fairness of a lock |
+//! | [`run`](mod@run) | running a workload with threads of this computer |
 //! | [`random`] | random numbers, for clients and for work outside critical sections |
 
 #![no_std]
 
 extern crate alloc;
-// For clocks and sleep in `ground`, and square roots in `history`.
+// For clocks and sleep in `ground`, square roots in `history`, and threads in `run`.
 extern crate std;
 
 pub mod avl;
@@ -43,6 +48,7 @@ pub mod rand_array;
 pub mod random;
 #[cfg(test)]
 mod recorder;
+pub mod run;
 pub mod sections;
 pub mod shared_lines;
 pub mod wait;
@@ -55,6 +61,7 @@ pub use lock::{Lock, Raw, RwLock};
 pub use lock_torture::LockTorture;
 pub use producer_consumer::ProducerConsumer;
 pub use rand_array::RandArray;
+pub use run::run;
 pub use sections::Sections;
 pub use shared_lines::SharedLines;
 

@@ -1,8 +1,6 @@
 //! The workloads on the host, with threads. The generic code compiles for every lock of the catalogue, and detects a
 //! lock that does not exclude.
 
-use std::thread;
-
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::SpinThenPark;
@@ -14,29 +12,14 @@ use flashlock_workloads::lock_torture::{Habits, Seldom};
 use flashlock_workloads::rand_array::Reads;
 use flashlock_workloads::sections::{LEVELDB_READRANDOM, LOCK2, OPEN1};
 use flashlock_workloads::wait::Waiting;
-use flashlock_workloads::{Here, KeyValue, Lock, LockTorture, RandArray, Raw, Sections, Workload};
+use flashlock_workloads::{Here, KeyValue, Lock, LockTorture, RandArray, Raw, Sections, Workload, run};
 
 type Fifo = Raw<Native, Mcs<SpinThenPark>>;
-
-/// The check's result after so many operations of each of so many threads.
-fn outcome<W: Workload>(mut shared: W, threads: u32, each: u64) -> Result<(), &'static str> {
-    thread::scope(|scope| {
-        for number in 0..threads {
-            let shared = &shared;
-            scope.spawn(move || {
-                let mut client = shared.client(11, number);
-                (0..each).for_each(|_| shared.operate(&mut client));
-                shared.retire(client);
-            });
-        }
-    });
-    shared.check(u64::from(threads) * each)
-}
 
 #[test]
 fn random_reads_exclude_each_other() {
     let shared: RandArray<Fifo> = RandArray::new(Raw::new(), Reads::PAPER);
-    assert_eq!(outcome(shared, 3, 1000), Ok(()));
+    assert_eq!(run(shared, 3, 1000), Ok(()));
 }
 
 #[test]
@@ -48,14 +31,14 @@ fn writers_exclude_each_other() {
         ..Habits::LOCKSTAT
     };
     let shared: LockTorture<Fifo> = LockTorture::new(Raw::new(), habits, 3);
-    assert_eq!(outcome(shared, 3, 3000), Ok(()));
+    assert_eq!(run(shared, 3, 3000), Ok(()));
 }
 
 #[test]
 fn sections_exclude_each_other() {
     for steps in [&OPEN1[..], &LOCK2[..], &LEVELDB_READRANDOM[..]] {
         let shared: Sections<Fifo> = Sections::new(Raw::new(), Raw::new(), steps);
-        assert_eq!(outcome(shared, 3, 1000), Ok(()));
+        assert_eq!(run(shared, 3, 1000), Ok(()));
     }
 }
 
@@ -80,7 +63,7 @@ impl Runner for Threads {
     }
 
     fn run<W: Workload + 'static>(self, workload: W) -> Self::Outcome {
-        outcome(workload, self.setup.threads, self.each)
+        run(workload, self.setup.threads, self.each)
     }
 }
 
@@ -107,7 +90,7 @@ unsafe impl Lock for Open {
 #[test]
 fn a_lock_that_does_not_exclude_is_seen() {
     let shared: RandArray<Open> = RandArray::new(Open, Reads { inside: 10_000, ..Reads::PAPER });
-    assert!(outcome(shared, 4, 200).is_err());
+    assert!(run(shared, 4, 200).is_err());
 }
 
 fn works<L: RawLock<Native>>(name: &str)
@@ -115,7 +98,7 @@ where
     Raw<Native, L>: Lock,
 {
     let shared: KeyValue<_> = KeyValue::new(Raw::<Native, L>::new(), Mix { external: 20, ..Mix::PAPER }, 11);
-    assert_eq!(outcome(shared, 2, 4000), Ok(()), "{name}");
+    assert_eq!(run(shared, 2, 4000), Ok(()), "{name}");
 }
 
 macro_rules! every_lock_works {

@@ -16,7 +16,7 @@ use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Preemption, Simulated, Timeline, Watched};
+use super::ground::{LOG, Log, Preemption, Timeline, Watched};
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -200,7 +200,7 @@ struct OnSimulated<'a> {
 impl Runner for OnSimulated<'_> {
     type Machine = Sim;
     type Lock = Watched;
-    type Backend = Simulated;
+    type Backend = Sim;
     type Outcome = Result<Sample, String>;
 
     fn setup(&self) -> &Setup {

@@ -1,84 +1,12 @@
-//! The simulated computer as a backend of workloads, and the log of what happens to their locks.
+//! The log of what happens to the locks of a simulated workload.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-use flashlock_sim::{self as sim, Region, Use};
-use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{Backend, Lines, Lock, RwLock};
+use flashlock_sim::{self as sim, Use};
+use flashlock_workloads::{Lock, RwLock};
 
 use super::any_lock::AnyLock;
-
-/// The simulated computer.
-pub(super) struct Simulated;
-
-/// Lines that are only touched.
-pub(super) struct Touched(Region);
-
-impl Lines for Touched {
-    fn read(&self, line: u32) {
-        self.0.read_ahead([line]);
-    }
-    fn follow(&self, line: u32) {
-        self.0.read(line);
-    }
-    fn read_all(&self, lines: impl Iterator<Item = u32>) {
-        self.0.read_ahead(lines);
-    }
-    fn write(&self, line: u32) {
-        self.0.write(line);
-    }
-    fn expect(&self, line: u32) {
-        self.0.expect(line);
-    }
-}
-
-/// A linked structure that the workload keeps itself: each visit is a load and a step.
-pub(super) struct Visited(Region);
-
-impl Lines for Visited {
-    fn read(&self, line: u32) {
-        self.0.read(line);
-        sim::step();
-    }
-    fn follow(&self, line: u32) {
-        self.0.read(line);
-    }
-    fn write(&self, line: u32) {
-        self.0.write(line);
-    }
-}
-
-impl Backend for Simulated {
-    type Lines = Touched;
-    type Shadow = Visited;
-
-    fn lines(count: u32) -> Touched {
-        Touched(Region::new(count))
-    }
-
-    fn shadow(count: u32) -> Visited {
-        Visited(Region::new(count))
-    }
-
-    fn work(_random: &mut XorShift, ns: u32) {
-        Self::worked(ns);
-    }
-
-    fn worked(ns: u32) {
-        if ns > 0 {
-            sim::compute(f64::from(ns));
-        }
-    }
-
-    fn delay(ns: u64) {
-        sim::delay(ns as f64);
-    }
-
-    fn nap(ns: u64) {
-        sim::nap(ns as f64);
-    }
-}
 
 /// Which other threads may be in a section at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Closure locks: every request is run, once, alone, and seen by who asked; the orderings that this rests on.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
@@ -12,6 +13,7 @@ use loom::thread;
 
 use crate::closure_mutants::*;
 use crate::common::ALL;
+use crate::modelled::Modelled;
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(8) };
 const BOUND: Depth = Preemptions(3);
@@ -40,8 +42,10 @@ fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'stati
 }
 
 macro_rules! hold {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
             #[test]
@@ -64,8 +68,8 @@ macro_rules! hold {
                     sections::<$lock>(&[1, 1, 1]),
                 );
             }
-        }
-    )*};
+        })*
+    };
 }
 
 hold! {
@@ -73,6 +77,7 @@ hold! {
     cc_synch_stp: CcSynch<SpinThenPark>, 3, 2;
     cc_synch_park: CcSynch<Park>, 3, 2;
     cc_synch_park_of_one: CcSynch<Park, 1>, 3, 2;
+    flat_combining: FlatCombining<Park>, 1, 1;
     flat_combining_spin: FlatCombining<Spin, 2, 2>, 2, 1;
     flat_combining_stp: FlatCombining<SpinThenPark, 2, 2>, 2, 1;
     flat_combining_park: FlatCombining<Park, 1, 1>, 2, 1;

@@ -1,6 +1,7 @@
 //! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs
 //! of a NUMA node, or two cores; time-outs; the lock freed after use; a forked child; seeded bugs.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -24,6 +25,7 @@ use loom::thread;
 
 use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
+use crate::modelled::Modelled;
 
 /// A cohort lock that nobody acquires without its local locks, though it is free: so that two threads meet there.
 pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
@@ -173,8 +175,10 @@ fn forked<L: Lock>(on: On, steps: u32) {
 }
 
 macro_rules! cohorts {
-    ($($name:ident: $lock:ty, $spin:ty, $depth:expr, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty, $spin:ty, $depth:expr, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
             const ON: &[On] = &[$($on),+];
@@ -237,8 +241,8 @@ macro_rules! cohorts {
                     );
                 }
             }
-        }
-    )*};
+        })*
+    };
 }
 
 cohorts! {

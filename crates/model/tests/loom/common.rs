@@ -9,6 +9,7 @@ use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::{claimed, until_notified};
 use flashlock_locks::parts::raw::RawLock;
+pub(crate) use flashlock_model::loom::sections;
 use flashlock_model::loom::{Depth, Loomed, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
@@ -33,31 +34,6 @@ impl<L: RawLock<Loom, Queue: Tag>> Lock for L {}
 /// The running execution's world.
 pub(crate) fn world() -> Rc<World<Loomed>> {
     World::get()
-}
-
-/// One thread for each entry, the last one being the model's main thread, does so many critical sections; none is lost.
-pub(crate) fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
-    move || {
-        let mutex = Arc::new(Mutex::<L>::new());
-        let (mine, others) = rounds.split_last().expect("a thread");
-        let work = |mutex: &Mutex<L>, rounds: u32| (0..rounds).for_each(|_| mutex.section());
-        let threads: Vec<_> = others
-            .iter()
-            .map(|&rounds| {
-                let mutex = mutex.clone();
-                thread::spawn(move || work(&mutex, rounds))
-            })
-            .collect();
-        work(&mutex, *mine);
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
-        mutex.lock();
-        assert_eq!(mutex.visit(), rounds.iter().sum::<u32>());
-        mutex.unlock();
-        assert!(!mutex.is_locked());
-        mutex.free();
-    }
 }
 
 /// [`sections`] of lock `L`.

@@ -1,25 +1,31 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
+use std::any::TypeId;
+
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::mutex::numa::{Cna, QspinCna};
 use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::mutex::spin::{Futex, Hbo, Tas, Ticket};
+use flashlock_locks::mutex::spin::{Cas, Futex, Hbo, Tas, Ticket};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::{self, Preemptions};
 
 use crate::common::{ALL, excludes};
+use crate::modelled::{Modelled, assert_complete};
+use crate::{closures, cohort, rcl, rw};
 
 /// `name: lock, preemptions with two threads that come back, preemptions with three threads;`, both [in
-/// full](Depth::in_full).
+/// full](Depth::in_full). Then perhaps a field of [`Setup`] to set.
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty, $again:literal, $three:literal $(, $also:ident)?;)*) => {
+        const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
-            const SETUP: Setup = excluding!(@);
+            const SETUP: Setup = Setup { $($also: true,)? polls: 1, ..Setup::new(4) };
 
             #[test]
             fn two_threads() {
@@ -36,12 +42,12 @@ macro_rules! excluding {
             fn three_threads() {
                 excludes::<$lock>(concat!(stringify!($name), " 1+1+1"), Depth::in_full($three), SETUP, &[1, 1, 1]);
             }
-        }
-    )*};
-    (@) => { Setup { polls: 1, ..Setup::new(4) } };
+        })*
+    };
 }
 
 excluding! {
+    cas: Cas, 4, 1, pauses;
     tas: Tas, 4, 1;
     futex: Futex, 4, 3;
     flash: Flash, 2, 1;
@@ -82,6 +88,11 @@ excluding! {
     shfl_spin: Shfl<Spin>, 3, 2;
     shfl_stp: Shfl<SpinThenPark>, 3, 2;
     shfl_park: Shfl<Park>, 4, 3;
+}
+
+#[test]
+fn every_lock_of_the_catalogue_is_here() {
+    assert_complete(&[MODELLED, closures::MODELLED, cohort::MODELLED, rcl::MODELLED, rw::MODELLED]);
 }
 
 #[test]

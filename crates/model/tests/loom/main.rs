@@ -26,6 +26,8 @@ mod flash_mutants;
 mod forked;
 mod home;
 mod lifo;
+#[path = "../shared/modelled.rs"]
+mod modelled;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod notes;

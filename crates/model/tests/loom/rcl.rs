@@ -1,5 +1,6 @@
 //! `rcl`: requests, sleep, elections, client numbers, locks that move; the orderings that they rest on.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
@@ -12,6 +13,7 @@ use flashlock_model::{Access, Fault, Field, Instead, Op, Setup, Weaken};
 use loom::thread::{self, JoinHandle};
 
 use crate::common::ALL;
+use crate::modelled::Modelled;
 use crate::rcl_ring::{Inside, Ring, plain};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(1) };
@@ -48,19 +50,21 @@ fn served<W: WaitPolicy>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 's
     }
 }
 
-#[test]
-fn a_client_and_a_server_that_spin() {
-    explore("rcl 1, spin", Preemptions(2), SETUP, served::<Spin>(&[1]));
+macro_rules! serving {
+    ($($name:ident: $model:literal, $wait:ty, $clients:expr, $preemptions:literal;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$wait>),*];
+
+        $(#[test]
+        fn $name() {
+            explore($model, Preemptions($preemptions), SETUP, served::<$wait>(&$clients));
+        })*
+    };
 }
 
-#[test]
-fn a_client_and_a_server_that_sleep() {
-    explore("rcl 1, park", Preemptions(2), SETUP, served::<Park>(&[1]));
-}
-
-#[test]
-fn two_clients_and_a_server() {
-    explore("rcl 1+1, park", Preemptions(1), SETUP, served::<Park>(&[1, 1]));
+serving! {
+    a_client_and_a_server_that_spin: "rcl 1, spin", Spin, [1], 2;
+    a_client_and_a_server_that_sleep: "rcl 1, park", Park, [1], 2;
+    two_clients_and_a_server: "rcl 1+1, park", Park, [1, 1], 1;
 }
 
 /// A request is posted, run and answered without a single read-modify-write, of either side, as long as nobody sleeps.

@@ -1,5 +1,6 @@
 //! Readers-writer locks: exclusion, and that each section sees those before it; with seeded bugs.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -14,6 +15,7 @@ use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
 use loom::thread;
 
 use crate::common::{ALL, HASTY, world};
+use crate::modelled::Modelled;
 use crate::rw_mutants::*;
 
 type Lock<L> = harness::RwLock<Loomed, L>;
@@ -90,8 +92,10 @@ const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
 const BOUND: Depth = Preemptions(3);
 
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $two:expr, $three:expr;)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty, $two:expr, $three:expr;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
             #[test]
@@ -142,8 +146,8 @@ macro_rules! excluding {
                 let three = sections::<$lock>(&[Do::Write, Do::Read, Do::Write]);
                 explore(concat!(stringify!($name), " W+R+W"), $three, SETUP, three);
             }
-        }
-    )*};
+        })*
+    };
 }
 
 excluding! {

@@ -1,5 +1,6 @@
 //! Closure locks: every request is run, once, alone, and seen by who asked.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
@@ -10,6 +11,7 @@ use shuttle::thread;
 
 use crate::closure_mutants::*;
 use crate::common::{STILL, both};
+use crate::modelled::Modelled;
 
 /// Sleeps end for no reason.
 const RESTLESS: Setup = Setup { spurious: 10, ..STILL };
@@ -44,12 +46,14 @@ where
 }
 
 macro_rules! hold {
-    ($($name:ident: $lock:ty;)*) => {$(
-        #[test]
+    ($($name:ident: $lock:ty;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(#[test]
         fn $name() {
             holds::<$lock>(stringify!($name));
-        }
-    )*};
+        })*
+    };
 }
 
 hold! {

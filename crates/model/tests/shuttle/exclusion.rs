@@ -1,5 +1,7 @@
 //! Every thread gets the lock as often as it asks, alone.
 
+use std::any::TypeId;
+
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::flash::Flash;
@@ -7,19 +9,23 @@ use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
 use flashlock_locks::mutex::numa::{CBoMcs, CPtlTkt, CTktTkt, Cna, Cst, Hmcs, QspinCna};
 use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::mutex::spin::{Futex, Hbo, Tas, Ticket};
+use flashlock_locks::mutex::spin::{Cas, Futex, Hbo, Tas, Ticket};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 
 use flashlock_model::Setup;
 
 use crate::common::{FLOWING, Load, OVERDUE, SCHEDULES, STILL, both, rounds};
+use crate::modelled::{Modelled, assert_complete};
+use crate::{closures, rcl, rw};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 2, timed: false, hold: 0 };
 const TIMED: Load = Load { timed: true, ..UNTIMED };
 
 macro_rules! rounds {
-    ($($name:ident: $lock:ty $(, $also:ident)?;)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty $(, $also:ident)?;)*) => {
+        const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
             #[test]
@@ -51,11 +57,12 @@ macro_rules! rounds {
                     rounds::<$lock>(TIMED),
                 );
             }
-        }
-    )*};
+        })*
+    };
 }
 
 rounds! {
+    cas: Cas, pauses;
     tas: Tas;
     futex: Futex;
     flash: Flash;
@@ -106,6 +113,11 @@ rounds! {
     shfl_spin: Shfl<Spin>;
     shfl_stp: Shfl<SpinThenPark>;
     shfl_park: Shfl<Park>;
+}
+
+#[test]
+fn every_lock_of_the_catalogue_is_here() {
+    assert_complete(&[MODELLED, closures::MODELLED, rcl::MODELLED, rw::MODELLED]);
 }
 
 /// Six threads on two NUMA nodes: in each, two of a group of CPUs and one of another.

@@ -19,6 +19,8 @@ mod flash;
 mod flash_mutants;
 mod frozen;
 mod lifetime;
+#[path = "../shared/modelled.rs"]
+mod modelled;
 #[path = "../shared/mutants.rs"]
 mod mutants;
 mod polite;

@@ -1,5 +1,6 @@
 //! `rcl` with pools of workers: sections that block, nested ones, locks that move, servers that close.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -10,6 +11,7 @@ use shuttle::sync::atomic::AtomicU32;
 use shuttle::thread::{self, JoinHandle};
 
 use crate::common::{STILL, both};
+use crate::modelled::Modelled;
 use crate::rcl_printed::{AsPrinted, Printed, Then};
 use crate::rcl_ring::{Inside, Ring, plain};
 
@@ -127,12 +129,22 @@ fn four<W: WaitPolicy>() -> Play<W> {
     Play { rounds: 3, ..Play::new(&[&[(0, plain)], &[(0, plain)], &[(0, breaks), (1, plain)], &[(1, breaks)]]) }
 }
 
-#[test]
-fn clients_are_served() {
-    both("rcl 4 x 3, park", 2000, STILL, four::<Park>().body());
-    both("rcl 4 x 3, stp", 2000, STILL, four::<SpinThenPark>().body());
-    both("rcl 4 x 3, spin", 1000, STILL, four::<Spin>().body());
-    both("rcl 4 x 3, stp, restless", 2000, RESTLESS, four::<SpinThenPark>().body());
+macro_rules! serving {
+    ($($model:literal, $wait:ty, $schedules:literal, $setup:expr;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$wait>),*];
+
+        #[test]
+        fn clients_are_served() {
+            $(both($model, $schedules, $setup, four::<$wait>().body());)*
+        }
+    };
+}
+
+serving! {
+    "rcl 4 x 3, park", Park, 2000, STILL;
+    "rcl 4 x 3, stp", SpinThenPark, 2000, STILL;
+    "rcl 4 x 3, spin", Spin, 1000, STILL;
+    "rcl 4 x 3, stp, restless", SpinThenPark, 2000, RESTLESS;
 }
 
 /// One section waits for what another one does.

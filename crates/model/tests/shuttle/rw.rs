@@ -1,5 +1,6 @@
 //! Readers-writer locks: everybody gets in as often as it asks, writers alone, and nobody waits for ever.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,6 +14,7 @@ use flashlock_model::{Fault, Field, Setup, Shuttle, harness};
 use shuttle::thread;
 
 use crate::common::{FLOWING, HASTY, OVERDUE, SCHEDULES, STILL, any, both, world};
+use crate::modelled::Modelled;
 use crate::rw_mutants::*;
 
 type Lock<L> = harness::RwLock<Shuttled, L>;
@@ -225,8 +227,10 @@ fn flooded<L: Rw>() {
 }
 
 macro_rules! modelled {
-    ($($name:ident: $lock:ty;)*) => {$(
-        mod $name {
+    ($($name:ident: $lock:ty;)*) => {
+        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+
+        $(mod $name {
             use super::*;
 
             #[test]
@@ -273,8 +277,8 @@ macro_rules! modelled {
                 both(concat!(stringify!($name), " freed"), 5000, STILL, last_frees::<$lock>);
                 both(concat!(stringify!($name), " freed, flowing"), SCHEDULES, FLOWING, last_frees::<$lock>);
             }
-        }
-    )*};
+        })*
+    };
 }
 
 modelled! {
