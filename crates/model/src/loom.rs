@@ -199,8 +199,9 @@ pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn
     }
 }
 
-/// A model of lock `L`. Each of `threads` threads, the last one being the model's main thread, does one critical section.
-/// The last section's thread frees the lock, as a program may: from then on, any access to the lock is a failure.
+/// A model of lock `L`. Each of `threads` threads, the last one being the model's main thread, does one critical
+/// section. The last section's thread frees the lock, as a program may: from then on, any access to the lock is a
+/// failure.
 pub fn last_frees<L: RawLock<Loom, Queue: Tag>>(threads: u32) -> impl Fn() + Send + Sync + 'static {
     move || {
         let mutex = Arc::new(Mutex::<Loomed, L>::new());

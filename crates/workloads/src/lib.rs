@@ -2,9 +2,9 @@
 //!
 //! The workloads with which the papers measure locks, written once for any lock: a [`Raw`] lock of the catalogue on any
 //! machine, or any other mutual exclusion (a `pthread_mutex_t`, in `flashlock compare`). A [`Workload`] owns its lock
-//! and the data behind it. Each thread has a client, which performs operations until the runner ends the run. Memory and
-//! time come from a [`Backend`]: the host, a simulated computer or a model checker. With the same seeds, clients always
-//! request the same operations.
+//! and the data behind it. Each thread has a client, which performs operations until the runner ends the run. Memory
+//! and time come from a [`Backend`]: the host, a simulated computer or a model checker. With the same seeds, clients
+//! always request the same operations.
 //!
 //! Three functions run any workload with any lock, and check its result: [`run`](run::run) with threads,
 //! `Simulation::perform` of `flashlock-sim` on a simulated computer, `loom::operations` of `flashlock-model` in every

@@ -36,8 +36,8 @@ impl Traffic {
     const MESSAGES_PER_LINE: u32 = 16;
 }
 
-/// The workload of the catalogue. Three threads take messages, as in the paper, if then at least half of the threads put
-/// messages in.
+/// The workload of the catalogue. Three threads take messages, as in the paper, if then at least half of the threads
+/// put messages in.
 pub(crate) fn start<R: Runner>(mut runner: R) -> R::Outcome {
     let (threads, waiting) = (runner.setup().threads, runner.setup().waiting);
     let traffic = Traffic { consumers: Traffic::PAPER.consumers.min(threads / 2), ..Traffic::PAPER };

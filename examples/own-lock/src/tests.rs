@@ -24,8 +24,8 @@ fn on_this_computer() {
     natively::<ShflSpin<SameGroup>>();
 }
 
-/// A thread on each of 72 CPUs counts: two NUMA nodes of 18 cores with two hardware threads each. Returns how many cache
-/// lines were carried from core to core; the same in each run, on any host.
+/// A thread on each of 72 CPUs counts: two NUMA nodes of 18 cores with two hardware threads each. Returns how many
+/// cache lines were carried from core to core; the same in each run, on any host.
 fn simulated<L: RawLock<Sim, Queue: Sync>>() -> Result<u64, String> {
     // The simulated memory must exist before anything that lies in it.
     let simulation = Simulation::new(&Description::find("2x18x2").unwrap(), Options::default());

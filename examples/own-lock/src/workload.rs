@@ -1,6 +1,7 @@
 //! # A histogram behind one lock
 //!
-//! Each operation draws a random number outside the lock, and counts it in its bucket, and in the total, under the lock.
+//! Each operation draws a random number outside the lock, and counts it in its bucket, and in the total, under the
+//! lock.
 //!
 //! The counts are real: the check finds out whether two threads were inside at once. They are atomic only because the
 //! lock under test may be broken. The backend cannot see them, so each access is also reported to it, as a line: a

@@ -107,9 +107,9 @@ pub(crate) struct Args {
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them. Ratios are to the first. By default
-    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for a workload with readers, the readers-writer locks. Also
-    /// possible: flat-combining, cc-synch and rcl, which run sections as closures; cas, a bare loop; and null, which is
-    /// no lock, with one thread
+    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for a workload with readers, the readers-writer
+    /// locks. Also possible: flat-combining, cc-synch and rcl, which run sections as closures; cas, a bare loop; and
+    /// null, which is no lock, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
     locks: Vec<String>,
 
@@ -153,8 +153,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// How long a run measures, in ms of virtual time; by default the workload's time (--list); with more threads than CPUs,
-    /// ten time slices
+    /// How long a run measures, in ms of virtual time; by default the workload's time (--list); with more threads than
+    /// CPUs, ten time slices
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
     millis: Option<f64>,
 

@@ -1,8 +1,8 @@
 //! # The catalogue of workloads
 //!
 //! One list. The command's names and options, its help, the tables of the documentation, the tests and the tasks that
-//! run workloads come from it. A new workload is its page (a file of this crate that says what it does, and has the code)
-//! and one row in `rows.rs`.
+//! run workloads come from it. A new workload is its page (a file of this crate that says what it does, and has the
+//! code) and one row in `rows.rs`.
 //!
 //! ```text
 //!   a row ──> WORKLOADS: names, parameters, traits      (for whoever lists, documents or parses)
@@ -61,8 +61,8 @@ pub struct WorkloadInfo {
 pub struct Traits {
     /// With fewer threads, it waits for ever for what no thread does.
     pub fewest_threads: u32,
-    /// Whether threads wait for something else while they hold the lock, so that they must release it meanwhile. Closure
-    /// locks cannot do that.
+    /// Whether threads wait for something else while they hold the lock, so that they must release it meanwhile.
+    /// Closure locks cannot do that.
     pub waits_inside: bool,
     /// Whether the lock is a kernel's spin lock, which disables preemption for its holder and its waiters.
     pub in_kernel: bool,

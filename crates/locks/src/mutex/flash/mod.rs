@@ -67,14 +67,14 @@
 //! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
 //! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
 //! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
-//! another call, so that sleepers wait for CPUs side by side, not one after another. The claim `Bounded` of the simulator draws
-//! n and s; `cargo xtask bound` measures it here.
+//! another call, so that sleepers wait for CPUs side by side, not one after another. The claim `Bounded` of the
+//! simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
 //! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
-//! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An extra
-//!    head has none: it takes no place along, and passes none on.
+//! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
+//!    extra head has none: it takes no place along, and passes none on.
 //! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
 //!    that has the place, and another only for each `bound=` in which a called sleeper has not run.
 //! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through
