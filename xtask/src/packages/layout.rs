@@ -1,5 +1,5 @@
 //! **The list of what is installed, and where.** A new kind of file (a header, a library to link with) is a line of
-//! [`files`].
+//! [`files()`].
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
