@@ -159,10 +159,10 @@ mod tests {
             commands,
             [
                 "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 2 --placements 1 --millis 2.5 --lookups 0",
-                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 0.75 --millis \
-                 2.5 --lookups 0",
-                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 --millis \
-                 2.5 --lookups 0",
+                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 0.75 \
+                 --millis 2.5 --lookups 0",
+                "lock2 --machine m --locks cna:wait=spin --threads 8 --seeds 1 --placements 1 --latencies 1.25 \
+                 --millis 2.5 --lookups 0",
             ]
         );
         assert_eq!(setting.effort(Effort::Glance).under("mcs", 1).commands().len(), 1);

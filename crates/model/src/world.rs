@@ -52,7 +52,7 @@ pub struct Setup {
     /// nap would repair is never repaired. If not set, naps end at once.
     pub still: bool,
     /// Whether a pause lets other threads run. A lock needs it that polls without
-    /// [`Machine::spin_until`](flashlock_locks::machine::Machine::spin_until).
+    /// [`Machine::spin_until`](flashlock_locks::machine::Waiting::spin_until).
     pub pauses: bool,
     /// shuttle: time advances at one look in this many (0: only by [`World::tick`]).
     pub flow: u32,
