@@ -77,8 +77,8 @@ pub(super) fn text(width: u16) -> String {
         let parameters = work.parameters.iter().map(each).collect::<Vec<_>>().join(", ");
         table.add_row([work.name.to_owned(), work.millis.to_string(), work.summary.to_owned(), parameters]);
     }
-    let more = "Parameters are shown with their defaults; flashlock simulate --help describes them. ms: how much virtual \
-                time a run measures, unless --millis says otherwise.";
+    let more = "Parameters are shown with their defaults; flashlock simulate --help describes them. ms: how much \
+                virtual time a run measures, unless --millis says otherwise.";
     format!("{}\n{}", table::text(&table), paragraph(more, width))
 }
 
