@@ -338,7 +338,7 @@ mod tests {
         let speed = |work, threads, lock: &Candidate| {
             let mut run = short(&machine, work, threads);
             run.setup.waiting = lock.waiting();
-            run.run(lock).unwrap_or_else(|error| panic!("{}, {threads} threads: {error}", lock.text)).figures["ops_per_us"]
+            run.run(lock).unwrap_or_else(|error| panic!("{}, {threads}: {error}", lock.text)).figures["ops_per_us"]
         };
         let mcs = Candidate::parse("mcs:wait=spin").unwrap();
         for work in [WorkloadId::Locktorture, WorkloadId::Lockstat, WorkloadId::Open1, WorkloadId::Lock2] {
