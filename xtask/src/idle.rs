@@ -18,7 +18,7 @@ use flashlock_locks::catalogue::rw::RW_LOCKS;
 use flashlock_report::table;
 
 use crate::child::Program;
-use crate::locks::{Chosen, Under, with_waits};
+use crate::locks::{Chosen, Under, note_missing_wait, with_waits};
 use crate::steps::{Tally, at_once, watched};
 use crate::workspace;
 
@@ -104,6 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     }
     println!("{} ms after {} ms:\n{table}", options.window, options.settle);
     if options.chosen.is_everything() {
+        note_missing_wait();
         tally += control(&program, options)?;
     }
     Ok(tally)

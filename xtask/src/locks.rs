@@ -8,7 +8,7 @@ use clap::Args;
 use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::catalogue::rw::{RW_LOCKS, RwId};
 use flashlock_locks::machine::Tunables;
-use flashlock_native::settings;
+use flashlock_native::{settings, umwait};
 use flashlock_report::words::fits;
 use serde::Deserialize;
 use serde_json::Value;
@@ -155,14 +155,24 @@ fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
     Ok(Lock { name: text.to_owned(), ..lock })
 }
 
-/// A lock of the catalogue that this task was built with, with each of those of its waits.
+/// What a task that runs locks with each of their waits says if this CPU lacks one of them.
+pub(crate) fn note_missing_wait() {
+    if !umwait::is_there() {
+        println!("not run: wait={}, for which this CPU lacks the instruction (WAITPKG)", settings::UMWAIT);
+    }
+}
+
+/// A lock of the catalogue that this task was built with, with each of those of its waits that this CPU has. (The
+/// library would refuse another, and use its default lock.)
 pub(crate) fn with_waits(name: &str, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
     let facts = LOCKS.iter().map(|info| &info.facts).chain(RW_LOCKS.iter().map(|info| &info.facts));
     let info = facts
         .into_iter()
         .find(|facts| facts.name == name)
         .with_context(|| format!("{name} is not in the catalogue that this task was built with"))?;
-    Ok(info.waits.iter().filter(|wait| is_meant(wait)).map(|wait| format!("{name}:wait={wait}")).collect())
+    let is_here = |wait: &str| wait != settings::UMWAIT || umwait::is_there();
+    let waits = info.waits.iter().filter(|wait| is_meant(wait) && is_here(wait));
+    Ok(waits.map(|wait| format!("{name}:wait={wait}")).collect())
 }
 
 /// Which locks, as they are to behave, and on which machine.

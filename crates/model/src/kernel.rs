@@ -121,7 +121,7 @@ fn sleep<C: Checker>(
         if seen != old {
             C::yield_now();
         }
-        return Unparked::Woken;
+        return Unparked::Changed;
     }
     if C::chance(world.setup.spurious) {
         return Unparked::Woken;

@@ -29,6 +29,7 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
     match unsafe { sys::syscall(libc::SYS_futex, args) } {
         error if error == -(libc::ETIMEDOUT as isize) => Unparked::TimedOut,
         error if error == -(libc::EFAULT as isize) => Unparked::Gone,
+        error if error == -(libc::EAGAIN as isize) => Unparked::Changed,
         _ => {
             let _ = time;
             Unparked::Woken

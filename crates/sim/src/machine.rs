@@ -246,7 +246,7 @@ impl Waiting for Sim {
     fn park(word: &Word, expected: u32, until: Option<Deadline>) -> Unparked {
         system(|kernel| kernel.os.syscall);
         if flashlock_locks::machine::Word::load(word, Ordering::SeqCst) != expected {
-            return Unparked::Woken;
+            return Unparked::Changed;
         }
         // No other thread has acted since the load: a load ends when its time has passed.
         let slept = with(|kernel| {
@@ -258,7 +258,7 @@ impl Waiting for Sim {
             true
         });
         if !slept {
-            return Unparked::Woken;
+            return Unparked::Changed;
         }
         suspend();
         with(|kernel| {

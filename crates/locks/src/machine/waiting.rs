@@ -43,8 +43,10 @@ pub enum Look {
 /// Why [`Waiting::park`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
-    /// Woken, or the word had changed already, or no reason at all. The caller looks at the word again.
+    /// Woken, or a signal came, or no reason at all. The caller looks at the word again.
     Woken,
+    /// The word had changed already. The caller did not sleep.
+    Changed,
     /// The deadline has passed.
     TimedOut,
     /// The word does not exist: its memory has been freed. A thread that went to sleep there before is never notified.

@@ -55,7 +55,7 @@ impl<M: Machine> Semaphore<'_, M> {
         match self.begin(until) {
             Entry::Over(how) => how,
             Entry::Queued(me) => self.wait_with(me, until, |word, expected| match M::park(word, expected, until) {
-                Unparked::Woken | Unparked::Gone => Slept::Woken, // Nodes live for ever.
+                Unparked::Woken | Unparked::Changed | Unparked::Gone => Slept::Woken, // Nodes live for ever.
                 Unparked::TimedOut => Slept::TimedOut,
             }),
         }

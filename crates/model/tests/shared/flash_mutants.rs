@@ -157,10 +157,19 @@ pub(crate) fn leaver_ignores_the_call(access: &mut Access<'_>) -> Instead {
     AsTold
 }
 
-/// A sleeper that was called and finds the place taken does not see that the place has become free again.
+/// Whether a sleeper that was called finds the place taken, and becomes an extra head.
+fn becomes_extra(access: &Access<'_>) -> bool {
+    changes(access) && more(access) == -1 && access.old & TRANSIT == 0
+}
+
+/// An extra head is counted among the sleepers.
+pub(crate) fn extra_head_is_counted(access: &mut Access<'_>) -> Instead {
+    if becomes_extra(access) { With(access.old) } else { AsTold }
+}
+
+/// An extra head does not see that the place has become free again.
 pub(crate) fn extra_head_goes_blindly(access: &mut Access<'_>) -> Instead {
-    let becomes_extra = changes(access) && more(access) == -1 && access.old & TRANSIT == 0;
-    if becomes_extra { Loosely(|state| Some(after_sleeper(state))) } else { AsTold }
+    if becomes_extra(access) { Loosely(|state| Some(after_sleeper(state))) } else { AsTold }
 }
 
 /// The last sleeper that leaves does not take the place with it that the holder is to pass on.

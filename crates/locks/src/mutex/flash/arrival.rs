@@ -84,7 +84,7 @@ impl<M: Machine> Lock<'_, M> {
     fn finish(&self, role: Role) {
         if role.is_head() {
             self.update(|state| role.after(state));
-            self.note_head();
+            self.note_time();
         }
     }
 

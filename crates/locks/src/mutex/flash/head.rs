@@ -57,7 +57,7 @@ impl<M: Machine> Lock<'_, M> {
             // Sections are longer than that: the offer was in vain, and the next one would be.
             patience = M::sleep_cost();
             match self.sleep_on_word(until) {
-                Some(Unparked::Woken) => role = Role::Head { is_dirty: true, place },
+                Some(Unparked::Woken | Unparked::Changed) => role = Role::Head { is_dirty: true, place },
                 Some(Unparked::TimedOut) => return self.resign(role),
                 Some(Unparked::Gone) => return stay_away::<M>(until),
                 None => {}

@@ -67,7 +67,8 @@
 //! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
 //! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
 //! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
-//! another call, so that sleepers wait for CPUs side by side, not one after another. The claim `Bounded` of the
+//! another call, so that sleepers wait for CPUs side by side, not one after another. A called sleeper does not sleep
+//! again. The claim `Bounded` of the
 //! simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
@@ -146,7 +147,7 @@ use crate::machine::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
 use crate::parts::raw::RawLock;
-use state::{HEAD, Lock, SLEEPER, TRANSIT, has_sleepers, is_full, turn};
+use state::{HEAD, Lock, SLEEPER, TRANSIT, is_full, turn};
 
 /// No thread holds the lock.
 pub(crate) const FREE: u32 = 0;
@@ -212,8 +213,8 @@ impl Flash {
 
     #[cold]
     #[inline(never)]
-    fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
-        release::wake::<M>(word, calls, has_sleepers);
+    fn wake<M: Machine>(word: *const M::Word) {
+        release::wake::<M>(word);
     }
 }
 
@@ -271,9 +272,9 @@ impl<M: Machine> RawLock<M> for Flash {
         if release::is_special(state, queue.turn.load(Relaxed)) {
             return Self::unlock_special::<M>(word, queue);
         }
-        let (address, calls): (*const M::Word, *const M::Word) = (word, &raw const queue.calls);
+        let address: *const M::Word = word;
         if word.hand_back(FREE, HELD, core::sync::atomic::Ordering::Release) {
-            Self::wake::<M>(address, calls, has_sleepers(state));
+            Self::wake::<M>(address);
         }
     }
 

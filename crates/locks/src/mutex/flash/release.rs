@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
 use crate::mutex::flash::evidence::LOOK_EVERY;
-use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
+use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, count, turn};
 use crate::mutex::flash::{FREE, HELD, SLEEPERS};
 
 /// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
@@ -15,14 +15,10 @@ pub(super) fn is_special(state: u32, turn: u32) -> bool {
         || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
 }
 
-/// Wakes a thread that sleeps on the word. If none slept there although one should, the head does not run: then one of
-/// the sleepers is woken, and looks at the lock.
-pub(super) fn wake<M: Machine>(word: *const M::Word, calls: *const M::Word, has_sleepers: bool) {
+/// Wakes a thread that sleeps on the word, or one sleeper.
+pub(super) fn wake<M: Machine>(address: *const M::Word) {
     M::trace(Event::Wake);
-    if M::wake(word, 1) == 0 && has_sleepers {
-        M::trace(Event::Wake);
-        M::wake(calls, 1);
-    }
+    M::wake(address, 1);
 }
 
 impl<M: Machine> Lock<'_, M> {
@@ -39,9 +35,10 @@ impl<M: Machine> Lock<'_, M> {
             if seen & PASS != 0 {
                 // `TRANSIT` before the call: a sleeper that sees the call finds the place of the head free.
                 if self.change(seen, seen & !PASS | TRANSIT) {
+                    self.note_time(); // From now on the next head waits.
                     break Some(self.call());
                 }
-            } else if makes_way && seen & TRANSIT != 0 && has_sleepers(seen) {
+            } else if makes_way && seen & TRANSIT != 0 && count(seen) > 1 {
                 break Some(self.call()); // A sleeper that was called does not run.
             } else if seen & HANDOFF == 0 && !(seen & SLEEPS != 0 && self.head_is_overdue()) {
                 break None;
@@ -49,16 +46,14 @@ impl<M: Machine> Lock<'_, M> {
                 return;
             }
         };
-        let has_others = has_sleepers(self.state());
-        let (word, calls): (*const M::Word, *const M::Word) = (self.word, &raw const self.queue.calls);
+        let word: *const M::Word = self.word;
         let awaited = self.word.hand_back(FREE, HELD, Release);
         // The lock's memory may be freed now; from here on only addresses are used.
         if awaited {
-            wake::<M>(word, calls, has_others && called.is_none());
+            wake::<M>(word);
         }
-        if called.is_some() {
-            M::trace(Event::Wake);
-            M::wake(calls, 1);
+        if let Some(calls) = called {
+            wake::<M>(calls);
         }
         if makes_way {
             M::offer();
@@ -81,7 +76,7 @@ impl<M: Machine> Lock<'_, M> {
         if seen & SLEEPS != 0 {
             return false;
         }
-        self.note_head();
+        self.note_time();
         if !self.grant(seen) {
             return false;
         }

@@ -5,14 +5,17 @@
 //!
 //! **If the called sleeper gets no CPU**, which takes long where many threads want one, releases call another after
 //! each `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it
-//! contends like the head, and passes no place on.
+//! contends like the head, and passes no place on. Otherwise it would sleep again, behind all others. The same happens
+//! to a called sleeper if a thread that was about to sleep has taken the place.
 //!
-//! **If the head does not run**, no release calls a sleeper. A release that was to wake the head learns from the kernel
-//! that the head did not sleep, and wakes a sleeper. A head that is awake may be stopped, too, and no release notices
-//! that. So each sleeper wakes up by itself, later than its turn should have come, and each next time after twice as
-//! long. It looks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the
-//! kernel first ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, until what it reads is a
-//! lock whose head does not wait for a release. Then it becomes a second head.
+//! Extra heads contend in no order. So only a sleeper that was woken by a call becomes one, and only calls wake
+//! sleepers.
+//!
+//! **If the head does not run**, no release calls a sleeper, and no thread notices it. So each sleeper wakes up by
+//! itself, later than its turn should have come, and each next time after twice as long. It looks whether there was a
+//! call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
+//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, until what it reads is a lock whose
+//! head does not wait for a release. Then it becomes a second head.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
@@ -70,7 +73,7 @@ impl<M: Machine> Lock<'_, M> {
             M::trace(Event::Park);
             let unparked = M::park(&self.queue.calls, calls, Some(M::sooner(nap, until)));
             match unparked {
-                Unparked::Woken => {}
+                Unparked::Woken | Unparked::Changed => {}
                 Unparked::Gone => return stay_away::<M>(until),
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));

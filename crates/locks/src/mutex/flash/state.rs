@@ -230,7 +230,7 @@ impl<M: Machine> Lock<'_, M> {
         while seen & GRANT != 0 {
             match self.queue.state.compare_exchange(seen, role.after(seen), Acquire, Relaxed) {
                 Ok(_) => {
-                    self.note_head();
+                    self.note_time();
                     return true;
                 }
                 Err(now) => seen = now,
@@ -249,7 +249,7 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire as above.
         let taken = self.queue.state.compare_exchange(seen, seen & !GRANT, Acquire, Relaxed).is_ok();
         if taken {
-            self.note_head(); // The next grant may stay for as long.
+            self.note_time(); // The next grant may stay for as long.
         }
         taken
     }
@@ -272,8 +272,8 @@ impl<M: Machine> Lock<'_, M> {
         let _ = self.queue.turn.compare_exchange(seen, turn::at(seen, M::micros()), Relaxed, Relaxed);
     }
 
-    /// Called by the holder: a head has just got the lock.
-    pub(super) fn note_head(&self) {
+    /// Called by the holder: a head has just got the lock, or a sleeper is called to be the head.
+    pub(super) fn note_time(&self) {
         // Relaxed: the holder's own, and a hint for others.
         self.queue.turn.store(turn::at(self.queue.turn.load(Relaxed), M::micros()), Relaxed);
     }

@@ -144,7 +144,7 @@ impl<M: Machine> Lock<'_, M> {
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
             // A wake-up that changed nothing came from a signal.
-            while M::park(self.word, SLEEPERS, until) == Unparked::Woken
+            while matches!(M::park(self.word, SLEEPERS, until), Unparked::Woken | Unparked::Changed)
                 && self.word.load(Relaxed) == SLEEPERS
                 && self.queue.head.load(Relaxed) & GRANTED == 0
                 && node.state.load(Relaxed) == state::NAPPING

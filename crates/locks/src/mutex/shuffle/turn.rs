@@ -186,7 +186,7 @@ impl<M: Machine> ShflQueue<M> {
             M::trace(Event::Park);
             let ended = M::park(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
-            if ended == Unparked::Woken || !trusts || is_noted(node) || late() {
+            if matches!(ended, Unparked::Woken | Unparked::Changed) || !trusts || is_noted(node) || late() {
                 break;
             }
             *look = look.saturating_mul(2);
