@@ -33,6 +33,20 @@ fn check_idle(mutex: &Mutex<Flash>) {
     assert_eq!((mutex.is_locked(), waiters(mutex)), (false, 0), "held, or waited for");
 }
 
+/// That many threads, this one among them, do the work.
+fn perform(threads: u32, mutex: &Arc<Mutex<Flash>>, work: impl Fn(&Mutex<Flash>) + Copy + Send + 'static) {
+    let others: Vec<_> = (1..threads)
+        .map(|_| {
+            let mutex = mutex.clone();
+            thread::spawn(move || work(&mutex))
+        })
+        .collect();
+    work(mutex);
+    for other in others {
+        other.join().expect("no panic");
+    }
+}
+
 /// A section, with glibc's code, which may release what ours has acquired.
 fn section_of_glibc(mutex: &Mutex<Flash>, releases_ours: bool, hold: u32) {
     let as_glibc = |act: fn(&flashlock_model::word::Word<_>, &())| {
@@ -71,16 +85,7 @@ fn beside_glibc(load: Load, releases_ours: bool) -> impl Fn() + Send + Sync + Cl
                 }
             }
         };
-        let threads: Vec<_> = (1..load.threads)
-            .map(|_| {
-                let mutex = mutex.clone();
-                thread::spawn(move || work(&mutex))
-            })
-            .collect();
-        work(&mutex);
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
+        perform(load.threads, &mutex, work);
         assert!(!mutex.is_locked());
         if !releases_ours {
             check_idle(&mutex);
@@ -226,16 +231,7 @@ fn called_sleepers_do_not_run(load: Load) -> impl Fn() + Send + Sync + Clone + '
                 mutex.unlock();
             }
         };
-        let threads: Vec<_> = (1..load.threads)
-            .map(|_| {
-                let mutex = mutex.clone();
-                thread::spawn(move || work(&mutex))
-            })
-            .collect();
-        work(&mutex);
-        for thread in threads {
-            thread.join().expect("no panic");
-        }
+        perform(load.threads, &mutex, work);
         check_idle(&mutex);
     }
 }

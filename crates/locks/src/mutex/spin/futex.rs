@@ -48,53 +48,24 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Handle, Machine, TimedOut, Unparked, Word};
-use crate::parts::adoption::Chain;
-use crate::parts::raw::RawLock;
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
+use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::mutex::spin::word::{FREE, HELD, OneWord, SLEEPERS, try_take};
 
 /// The three-state futex lock.
 pub struct Futex;
 
 impl Futex {
-    /// [`RawLock::lock`] without counting it: for locks inside other objects.
+    /// [`RawLock::lock`](crate::parts::raw::RawLock::lock) without counting it: for locks inside other objects.
     #[inline]
     pub(crate) fn acquire<M: Machine>(word: &M::Word) {
         if !try_take::<M>(word) {
-            while word.swap(CONTENDED, Acquire) != FREE {
-                M::park(word, CONTENDED, None);
+            while word.swap(SLEEPERS, Acquire) != FREE {
+                M::park(word, SLEEPERS, None);
             }
         }
     }
 
-    /// [`RawLock::adopt`]. (word, sleepers) -> (2 if held, sleepers + chain). If the lock is free, wakes one of them
-    /// (invariant 4).
-    ///
-    /// The first waiter is moved like the others, but stays CLAIMED until the word has been accessed for the last time.
-    /// A waiter that is not asleep on its node (it may be stopped) is neither moved nor woken, and delays no other.
-    pub(super) fn adopt_on_word<M: Machine>(word: &M::Word, chain: &Chain) {
-        let address: *const M::Word = word;
-        let claim = chain.claim_on_first::<M>();
-        M::requeue(chain.first().node::<M>(), address);
-        chain.park_followers::<M>(|follower| M::requeue(follower, address));
-        if word.compare_exchange(HELD, CONTENDED, Relaxed, Relaxed) == Err(FREE) {
-            M::wake(address, 1);
-        }
-        chain.park_first::<M>(claim);
-    }
-
-    /// [`RawLock::lock_adopted`]: 0 -> 2, sleeping while it is not 0.
-    pub(super) fn lock_as_sleeper<M: Machine>(word: &M::Word, me: Handle) {
-        M::trace(Event::Acquire);
-        // Without a deadline it cannot time out.
-        let _ = Self::lock_slow::<M>(word, None);
-        M::give_node(me);
-    }
-
-    /// [`RawLock::unlock`] without counting it.
+    /// [`RawLock::unlock`](crate::parts::raw::RawLock::unlock) without counting it.
     #[inline]
     pub(crate) fn release<M: Machine>(word: &M::Word) {
         if word.hand_back(FREE, HELD, Release) {
@@ -103,21 +74,12 @@ impl Futex {
     }
 
     /// 0 -> 2, sleeping while it is not 0.
-    #[cold]
-    fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let ended = Self::sleep::<M>(word, until);
-        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
-    }
-
-    /// The same, without counting it.
     pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-        while word.swap(CONTENDED, Acquire) != FREE {
+        while word.swap(SLEEPERS, Acquire) != FREE {
             M::trace(Event::Park);
-            if M::park(word, CONTENDED, until) == Unparked::TimedOut {
+            if M::park(word, SLEEPERS, until) == Unparked::TimedOut {
                 // The word stays 2, because others may sleep. One last try, in case a release raced the time-out.
-                if word.compare_exchange(FREE, CONTENDED, Acquire, Relaxed).is_ok() {
+                if word.compare_exchange(FREE, SLEEPERS, Acquire, Relaxed).is_ok() {
                     break;
                 }
                 return Err(TimedOut);
@@ -127,64 +89,8 @@ impl Futex {
     }
 }
 
-/// 0 -> 1
-#[inline(always)]
-fn try_take<M: Machine>(word: &M::Word) -> bool {
-    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
-}
-
-impl<M: Machine> RawLock<M> for Futex {
-    type Queue = ();
-
-    const GLIBC_WORD: bool = true;
-
-    fn new_queue() {}
-
-    #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
-        let taken = try_take::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
-    }
-
-    #[inline]
-    fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::Acquire);
-        if !try_take::<M>(word) {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow::<M>(word, None);
-        }
-    }
-
-    #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word) {
-            Self::lock_slow::<M>(word, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
-    }
-
-    /// 1 -> 0, or 2 -> 0 and a wake-up.
-    #[inline]
-    fn unlock(word: &M::Word, _: &()) {
-        if word.hand_back(FREE, HELD, Release) {
-            M::trace(Event::Wake);
-            M::wake(word, 1);
-        }
-    }
-
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        word.load(Relaxed) != FREE
-    }
-
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
-        Self::adopt_on_word::<M>(word, &chain);
-    }
-
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
-        Self::lock_as_sleeper::<M>(word, me);
+impl OneWord for Futex {
+    fn wait<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+        Self::sleep::<M>(word, until)
     }
 }

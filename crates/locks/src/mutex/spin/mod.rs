@@ -7,6 +7,7 @@ pub mod null;
 pub mod polite;
 pub mod tas;
 pub mod ticket;
+pub mod word;
 
 pub use cas::Cas;
 pub use futex::Futex;

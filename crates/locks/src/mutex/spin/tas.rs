@@ -47,13 +47,11 @@
 //!
 //! **Cannot:** be fair. Waiters may be passed over without bound.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::event::Event;
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Patience, TimedOut};
 use crate::mutex::spin::Futex;
-use crate::parts::adoption::Chain;
-use crate::parts::raw::RawLock;
+use crate::mutex::spin::word::{FREE, OneWord, try_take};
 
 /// Back-off starts here (µs) …
 const BACKOFF_MIN: u32 = 8;
@@ -66,13 +64,9 @@ const LONG: u32 = 10_000;
 /// The test-and-set lock.
 pub struct Tas;
 
-impl Tas {
-    #[cold]
-    fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let ended = contend::<M>(word, until);
-        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+impl OneWord for Tas {
+    fn wait<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+        contend::<M>(word, until)
     }
 }
 
@@ -87,7 +81,7 @@ pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Re
 fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
     let mut limit = BACKOFF_MIN;
     loop {
-        let taken = |seen| seen == 0 && try_take::<M>(word);
+        let taken = |seen| seen == FREE && try_take::<M>(word);
         if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
             return Ok(());
         }
@@ -96,73 +90,5 @@ fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
             return Err(TimedOut);
         }
         limit = (limit * 2).min(BACKOFF_MAX);
-    }
-}
-
-/// 1 -> 0, or 2 -> 0 and a wake-up.
-#[inline(always)]
-pub(crate) fn release<M: Machine>(word: &M::Word) {
-    if word.hand_back(0, 1, Release) {
-        M::trace(Event::Wake);
-        M::wake(word, 1);
-    }
-}
-
-/// 0 -> 1
-#[inline(always)]
-pub(crate) fn try_take<M: Machine>(word: &M::Word) -> bool {
-    word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
-}
-
-impl<M: Machine> RawLock<M> for Tas {
-    type Queue = ();
-
-    const GLIBC_WORD: bool = true;
-
-    fn new_queue() {}
-
-    #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
-        let taken = try_take::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
-    }
-
-    #[inline]
-    fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::Acquire);
-        if !try_take::<M>(word) {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow::<M>(word, None);
-        }
-    }
-
-    #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word) {
-            Self::lock_slow::<M>(word, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
-    }
-
-    /// 1 -> 0, or 2 -> 0 and a wake-up.
-    #[inline]
-    fn unlock(word: &M::Word, _: &()) {
-        release::<M>(word);
-    }
-
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        word.load(Relaxed) != 0
-    }
-
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
-        Futex::adopt_on_word::<M>(word, &chain);
-    }
-
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
-        Futex::lock_as_sleeper::<M>(word, me);
     }
 }

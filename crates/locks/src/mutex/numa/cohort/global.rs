@@ -14,8 +14,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::level::{Global, Place, Waiting};
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use crate::mutex::spin::tas;
 use crate::mutex::spin::ticket::Numbers;
+use crate::mutex::spin::{tas, word};
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
@@ -32,7 +32,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
     fn new<M: Machine>() {}
 
     fn try_lock<M: Machine>(at: &Place<'_, M, ()>) -> bool {
-        tas::try_take::<M>(at.word)
+        word::try_take::<M>(at.word)
     }
 
     fn lock<M: Machine>(
@@ -40,7 +40,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
         until: Option<Deadline>,
         waiting: &mut Waiting<M>,
     ) -> Result<(), TimedOut> {
-        if tas::try_take::<M>(at.word) {
+        if word::try_take::<M>(at.word) {
             return Ok(());
         }
         waiting.begin();
@@ -49,7 +49,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
         }
         let [mut pause, longest] = PAUSE;
         let taken = |seen| {
-            let taken = seen == 0 && tas::try_take::<M>(at.word);
+            let taken = seen == 0 && word::try_take::<M>(at.word);
             if !taken {
                 M::pause(pause / 2 + M::random() % pause);
                 pause = (2 * pause).min(longest);
@@ -61,7 +61,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
     }
 
     fn unlock<M: Machine>(at: &Place<'_, M, ()>) {
-        if W::PARKS { tas::release::<M>(at.word) } else { at.word.store(0, Release) }
+        if W::PARKS { word::release::<M>(at.word) } else { at.word.store(0, Release) }
     }
 
     fn is_held<M: Machine>(word: &M::Word, (): &()) -> bool {

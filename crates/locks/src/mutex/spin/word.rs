@@ -1,0 +1,116 @@
+//! # Locks that are glibc's word alone
+//!
+//! What `futex` and `tas` share: 0 is free, 1 is held, 2 is held, and a thread may sleep on the word. They differ in how
+//! a thread waits ([`OneWord::wait`]).
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::mutex::spin::Futex;
+use crate::parts::adoption::Chain;
+use crate::parts::raw::RawLock;
+
+/// No thread holds the lock.
+pub(crate) const FREE: u32 = 0;
+/// A thread holds it.
+pub(crate) const HELD: u32 = 1;
+/// The same, and a thread may sleep on the word.
+pub(crate) const SLEEPERS: u32 = 2;
+
+/// A lock that is this word alone.
+pub trait OneWord {
+    /// 0 -> 1, or 0 -> 2 by a thread that may have slept on the word.
+    fn wait<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut>;
+}
+
+/// 0 -> 1
+#[inline(always)]
+pub(crate) fn try_take<M: Machine>(word: &M::Word) -> bool {
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+/// 1 -> 0, or 2 -> 0 and a wake-up.
+#[inline(always)]
+pub(crate) fn release<M: Machine>(word: &M::Word) {
+    if word.hand_back(FREE, HELD, Release) {
+        M::trace(Event::Wake);
+        M::wake(word, 1);
+    }
+}
+
+#[cold]
+fn lock_slow<L: OneWord, M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    M::trace(Event::Contended);
+    let stamp = M::stamp();
+    let ended = L::wait::<M>(word, until);
+    ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+}
+
+impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
+    type Queue = ();
+
+    const GLIBC_WORD: bool = true;
+
+    fn new_queue() {}
+
+    #[inline]
+    fn try_lock(word: &M::Word, _: &()) -> bool {
+        let taken = try_take::<M>(word);
+        if taken {
+            M::trace(Event::Acquire);
+        }
+        taken
+    }
+
+    #[inline]
+    fn lock(word: &M::Word, _: &()) {
+        M::trace(Event::Acquire);
+        if !try_take::<M>(word) {
+            // Without a deadline it cannot time out.
+            let _ = lock_slow::<L, M>(word, None);
+        }
+    }
+
+    #[inline]
+    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        if !try_take::<M>(word) {
+            lock_slow::<L, M>(word, Some(until))?;
+        }
+        M::trace(Event::Acquire);
+        Ok(())
+    }
+
+    #[inline]
+    fn unlock(word: &M::Word, _: &()) {
+        release::<M>(word);
+    }
+
+    fn is_locked(word: &M::Word, _: &()) -> bool {
+        word.load(Relaxed) != FREE
+    }
+
+    /// (word, sleepers) -> (2 if held, sleepers + chain). If the lock is free, wakes one of them
+    /// ([`futex`](crate::mutex::spin::futex), invariant 4).
+    ///
+    /// The first waiter is moved like the others, but stays CLAIMED until the word has been accessed for the last time.
+    /// A waiter that is not asleep on its node (it may be stopped) is neither moved nor woken, and delays no other.
+    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+        let address: *const M::Word = word;
+        let claim = chain.claim_on_first::<M>();
+        M::requeue(chain.first().node::<M>(), address);
+        chain.park_followers::<M>(|follower| M::requeue(follower, address));
+        if word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed) == Err(FREE) {
+            M::wake(address, 1);
+        }
+        chain.park_first::<M>(claim);
+    }
+
+    /// 0 -> 2, sleeping while it is not 0, whichever lock it is.
+    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+        M::trace(Event::Acquire);
+        // Without a deadline it cannot time out.
+        let _ = lock_slow::<Futex, M>(word, None);
+        M::give_node(me);
+    }
+}
