@@ -1,7 +1,7 @@
 //! # Locks that are glibc's word alone
 //!
-//! What `futex` and `tas` share: 0 is free, 1 is held, 2 is held, and a thread may sleep on the word. They differ in how
-//! a thread waits ([`OneWord::wait`]).
+//! What `futex` and `tas` share: 0 is free, 1 is held, 2 is held, and a thread may sleep on the word. They differ in
+//! how a thread waits ([`OneWord::wait`]).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
