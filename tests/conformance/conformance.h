@@ -139,6 +139,8 @@ pthread_t thread_start(void *(*body)(void *), void *argument);
 void *thread_join(pthread_t thread);
 /* `count` threads with the same argument, started and joined. */
 void threads_run(int count, void *(*body)(void *), void *argument);
+/* Whether a thread of this process sleeps, or is gone. */
+bool is_asleep(pid_t tid);
 /* Gives another thread of this process up to 50 ms to fall asleep. It may be spinning: nothing may rely on it. */
 void settle(pid_t tid);
 /* The calls below, made by a thread of their own; the return code is handed back. A lock got by trylock is released. */

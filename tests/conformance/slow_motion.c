@@ -11,6 +11,7 @@ enum { TRAP_FLAG = 0x100, SIGCANCEL = 32 };
 /* What is known of a slow thread. */
 static struct slow {
     atomic_long steps, stop_at;
+    _Atomic pid_t tid; /* 0 until it begins */
     void (*at_step)(void);
     atomic_bool let_go;
     struct gate stopped, proceed;
@@ -52,6 +53,7 @@ void slow_begin(void (*hook)(void))
     mine->at_step = hook;
     atomic_store(&mine->let_go, false);
     atomic_store(&mine->steps, 0);
+    atomic_store(&mine->tid, gettid());
     __writeeflags(__readeflags() | TRAP_FLAG);
 }
 
@@ -77,16 +79,26 @@ void slow_stop(void)
 void slow_stop_at_of(int which, long step)
 {
     atomic_store(&slow[which].stop_at, step);
-    if (step) slow[which].stopped = slow[which].proceed = (struct gate){0};
+    if (!step) return;
+    slow[which].stopped = slow[which].proceed = (struct gate){0};
+    atomic_store(&slow[which].tid, 0);
+}
+
+/* Whether it has begun, and sleeps or has ended: one that makes no steps may only have no CPU. */
+static bool is_at_rest(const struct slow *one)
+{
+    pid_t tid = atomic_load(&one->tid);
+    return tid && is_asleep(tid);
 }
 
 bool slow_await_stop_of(int which)
 {
+    enum { LIMIT_MS = 20000 }; /* against hangs */
     long seen = -1;
-    for (int quiet_ms = 0; quiet_ms < 20; quiet_ms++) {
+    for (int quiet_ms = 0, ms = 0; quiet_ms < 20 && ms < LIMIT_MS; quiet_ms++, ms++) {
         for (int i = 0; i < 10 && gate_count(&slow[which].stopped) == 0; i++) nap_us(100);
         if (gate_count(&slow[which].stopped) > 0) return true;
-        if (slow_steps_of(which) != seen) quiet_ms = 0;
+        if (slow_steps_of(which) != seen || !is_at_rest(&slow[which])) quiet_ms = 0;
         seen = slow_steps_of(which);
     }
     return false;

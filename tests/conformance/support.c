@@ -122,7 +122,7 @@ void threads_run(int count, void *(*body)(void *), void *argument)
 }
 
 /* The state letter stands behind the last ')' of the stat line. */
-static bool is_asleep(pid_t tid)
+bool is_asleep(pid_t tid)
 {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);

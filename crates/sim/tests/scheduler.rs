@@ -331,7 +331,7 @@ fn nobody_sleeps_on_a_word_that_has_changed() {
     let word = word(&mut simulation);
     simulation.spawn(move || {
         word.store(1, Relaxed);
-        assert_eq!(Sim::park(&word, 0, None), Unparked::Woken);
+        assert_eq!(Sim::park(&word, 0, None), Unparked::Changed);
     });
     assert_eq!(simulation.run().unwrap().voluntary_switches, 0);
 }
