@@ -68,7 +68,7 @@
 //! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
 //! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
 //! another call, so that sleepers wait for CPUs side by side, not one after another. A called sleeper does not sleep
-//! again. The claim `Bounded` of the
+//! again, unless a broadcast has moved it here. The claim `Bounded` of the
 //! simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
@@ -287,9 +287,10 @@ impl<M: Machine> RawLock<M> for Flash {
     /// The waiters of a broadcast become sleepers, and are called one after another. Each is counted before it is
     /// moved.
     ///
-    /// At the end one of them is woken, and sleeps again with a timer. The ones that were moved asleep have no timer,
-    /// so they could not notice a head that does not run. The woken one also takes the place of the head if that is
-    /// free: a call that came before they were moved has woken none of them. A single waiter need not be moved.
+    /// At the end one of them is woken, and sleeps again, behind the others, with a timer. The ones that were moved
+    /// asleep have no timer, so they could not notice a head that does not run. The woken one also takes the place of
+    /// the head if that is free: a call that came before they were moved has woken none of them. So if there was no
+    /// head, two are woken. A single waiter need not be moved.
     fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
@@ -299,7 +300,7 @@ impl<M: Machine> RawLock<M> for Flash {
         }
         let calls: *const M::Word = &raw const queue.calls;
         let claim = chain.claim_on_first::<M>();
-        lock.enlist();
+        let had_head = lock.enlist();
         M::requeue(chain.first().node::<M>(), calls);
         chain.park_followers::<M>(|follower| {
             lock.enlist();
@@ -307,7 +308,7 @@ impl<M: Machine> RawLock<M> for Flash {
         });
         chain.park_first::<M>(claim);
         M::trace(Event::Wake);
-        M::wake(calls, 1);
+        M::wake(calls, if had_head { 1 } else { 2 });
     }
 
     fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
@@ -319,12 +320,14 @@ impl<M: Machine> RawLock<M> for Flash {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none.
-    fn enlist(&self) {
+    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none. Returns
+    /// whether there was one.
+    fn enlist(&self) -> bool {
         let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
         let before = self.update(|seen| (seen | place(seen)) + SLEEPER);
         if before & HEAD == 0 {
             self.call();
         }
+        before & HEAD != 0
     }
 }

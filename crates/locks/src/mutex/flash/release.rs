@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
 use crate::mutex::flash::evidence::LOOK_EVERY;
-use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, count, turn};
+use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
 use crate::mutex::flash::{FREE, HELD, SLEEPERS};
 
 /// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
@@ -38,7 +38,7 @@ impl<M: Machine> Lock<'_, M> {
                     self.note_time(); // From now on the next head waits.
                     break Some(self.call());
                 }
-            } else if makes_way && seen & TRANSIT != 0 && count(seen) > 1 {
+            } else if makes_way && seen & TRANSIT != 0 && has_sleepers(seen) {
                 break Some(self.call()); // A sleeper that was called does not run.
             } else if seen & HANDOFF == 0 && !(seen & SLEEPS != 0 && self.head_is_overdue()) {
                 break None;

@@ -8,8 +8,8 @@
 //! contends like the head, and passes no place on. Otherwise it would sleep again, behind all others. The same happens
 //! to a called sleeper if a thread that was about to sleep has taken the place.
 //!
-//! Extra heads contend in no order. So only a sleeper that was woken by a call becomes one, and only calls wake
-//! sleepers.
+//! Extra heads contend in no order, so there should be few. A sleeper becomes one if it was woken, not merely about to
+//! sleep, and there was a call since it fell asleep. Calls wake sleepers, and else only a broadcast, once, and signals.
 //!
 //! **If the head does not run**, no release calls a sleeper, and no thread notices it. So each sleeper wakes up by
 //! itself, later than its turn should have come, and each next time after twice as long. It looks whether there was a
