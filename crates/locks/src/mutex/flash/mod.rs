@@ -320,8 +320,8 @@ impl<M: Machine> RawLock<M> for Flash {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none. Returns
-    /// whether there was one.
+    /// Counts one more sleeper, which is about to be moved here. It gets the place of the head if there is none.
+    /// Returns whether there was one.
     fn enlist(&self) -> bool {
         let place = |seen| if seen & HEAD == 0 { HEAD | TRANSIT } else { 0 };
         let before = self.update(|seen| (seen | place(seen)) + SLEEPER);
