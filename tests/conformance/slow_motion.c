@@ -95,7 +95,8 @@ bool slow_await_stop_of(int which)
 {
     enum { LIMIT_MS = 20000 }; /* against hangs */
     long seen = -1;
-    for (int quiet_ms = 0, ms = 0; quiet_ms < 20 && ms < LIMIT_MS; quiet_ms++, ms++) {
+    for (int quiet_ms = 0, ms = 0; quiet_ms < 20; quiet_ms++, ms++) {
+        if (ms > LIMIT_MS) FAIL("after %ld steps a slow thread neither goes on nor sleeps", seen);
         for (int i = 0; i < 10 && gate_count(&slow[which].stopped) == 0; i++) nap_us(100);
         if (gate_count(&slow[which].stopped) > 0) return true;
         if (slow_steps_of(which) != seen || !is_at_rest(&slow[which])) quiet_ms = 0;

@@ -68,8 +68,8 @@
 //! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
 //! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
 //! another call, so that sleepers wait for CPUs side by side, not one after another. A called sleeper does not sleep
-//! again, unless a broadcast has moved it here. The claim `Bounded` of the
-//! simulator draws n and s; `cargo xtask bound` measures it here.
+//! again, unless a broadcast has moved it here. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
+//! measures it here.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
@@ -109,9 +109,10 @@
 //! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound
 //! that does not count that data have to move. It is more than 5 % behind the best in three combinations: one with 256
 //! threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than there is, some waits of
-//! that build were 1.5 times as long as the bound with d = 0. Since then a called sleeper does not sleep again: over
-//! all 34 combinations with 256 threads the longest waits are at most 0.88 times that bound, and the throughput is 0.98
-//! times as high (2 CPUs of an AMD EPYC; the build before, in the same runs: 1.53 times).
+//! that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again, behind all others; now they
+//! do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On 2 CPUs of an AMD EPYC the
+//! longest wait in them was 0.88 times that bound. The build before had 1.53 times in the same runs, and 1.02 times the
+//! throughput.
 //!
 //! ## What each mechanism is worth
 //! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds
