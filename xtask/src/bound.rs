@@ -39,6 +39,10 @@ const LIMIT: Duration = Duration::from_secs(1800);
 const CONTROL: &str = "futex";
 const CONTROL_TRIES: u32 = 200;
 
+/// Who waits for longer than the bound, and behind how many others (or more): a known fault, which `docs/limits.md`
+/// states. It is reported, whether it shows or not.
+const EXCEPTED: (&str, u64) = ("reader", 8);
+
 #[derive(Args)]
 pub(crate) struct Options {
     /// How often the thread waits in each run
@@ -89,6 +93,10 @@ impl Run {
         waits.judged.iter().copied().max_by_key(share)
     }
 
+    fn is_excepted(&self) -> bool {
+        self.waits == EXCEPTED.0 && self.others >= EXCEPTED.1
+    }
+
     fn is_broken_by(&self, wait: &Wait) -> bool {
         wait.passed_us > self.allowed_us(wait)
     }
@@ -100,12 +108,27 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let waits = watched("threads wait", || at_once(&runs, AT_ONCE, |run| wait(&program, run, options)))?;
     let mut tally = Tally::default();
     let mut table = table::of_numbers([
-        "lock", "who waits", "others", "sections", "waits", "waited for, ms", "allowed, ms", "took, ms", "seed", "",
+        "lock",
+        "who waits",
+        "others",
+        "sections",
+        "waits",
+        "waited for, ms",
+        "allowed, ms",
+        "took, ms",
+        "seed",
+        "",
     ]);
     for (run, waits) in runs.iter().zip(&waits) {
         let worst = run.worst(waits).with_context(|| format!("under {}: no wait", run.lock))?;
         let ok = !run.is_broken_by(&worst);
-        tally += if ok { Tally::PASSED } else { Tally::FAILED };
+        let (verdict, said) = match (ok, run.is_excepted()) {
+            (true, false) => (Tally::PASSED, "ok"),
+            (true, true) => (Tally::PASSED, "excepted but ok"),
+            (false, true) => (Tally { skipped: 1, ..Tally::default() }, "too long, excepted"),
+            (false, false) => (Tally::FAILED, "TOO LONG"),
+        };
+        tally += verdict;
         let ms = |us: u64| format!("{:.1}", us as f64 / 1000.0);
         table.add_row([
             run.lock.clone(),
@@ -117,7 +140,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
             ms(run.allowed_us(&worst)),
             ms(worst.took_us),
             waits.seed.to_string(),
-            if ok { "ok" } else { "TOO LONG" }.to_owned(),
+            said.to_owned(),
         ]);
     }
     println!("{table}");
