@@ -38,7 +38,6 @@ static const char *const faults[] = {
     "rw-two-unlocks-count-as-one",
     "own-mutex-right",
     "own-mutex-alone-too-long",
-    "own-mutex-time-out-miscounts",
     "own-mutex-unlock-looks-early",
     "mutex-destroyed-while-in-use",
     "mutex-not-robust",
@@ -419,13 +418,7 @@ static int mutex_wait(struct mutex *m, const struct timespec *until)
     while (mutex_try(m)) {
         atomic_fetch_add(&m->waiters, 1);
         bool in_time = sleep_on(&m->lock, 1, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
-        if (in_time || !has("own-mutex-time-out-miscounts")) {
-            atomic_fetch_sub(&m->waiters, 1);
-        } else {
-            unsigned seen = atomic_load(&m->waiters);
-            dawdle();
-            atomic_store(&m->waiters, seen - 1);
-        }
+        atomic_fetch_sub(&m->waiters, 1);
         if (!in_time) return mutex_try(m) ? ETIMEDOUT : 0;
     }
     return 0;
