@@ -16,9 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#if __GLIBC_PREREQ(2, 32)
+#include <sys/single_threaded.h>
+#else
+static const char __libc_single_threaded = 0;
+#endif
 
 #define EXPORT __attribute__((visibility("default")))
 #define REAL(name) ((__typeof__(&name))real(#name))
