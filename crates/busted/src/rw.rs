@@ -20,35 +20,43 @@ impl<M: Machine> RawRwLock<M> for BustedRw {
         <FutexRw as RawRwLock<M>>::new_state()
     }
 
-    fn enter(state: &FutexRwState<M>) -> bool {
-        slips::<M>() || <FutexRw as RawRwLock<M>>::enter(state)
+    unsafe fn enter(state: &FutexRwState<M>) -> bool {
+        // SAFETY: the caller's promise.
+        slips::<M>() || unsafe { <FutexRw as RawRwLock<M>>::enter(state) }
     }
 
-    fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        <FutexRw as RawRwLock<M>>::read(state, how, until)
+    unsafe fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::read(state, how, until) }
     }
 
-    fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
-        <FutexRw as RawRwLock<M>>::try_read(state, how)
+    unsafe fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::try_read(state, how) }
     }
 
-    fn write(state: &FutexRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        if slips::<M>() { Ok(()) } else { <FutexRw as RawRwLock<M>>::write(state, how, until) }
+    unsafe fn write(state: &FutexRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        if slips::<M>() { Ok(()) } else { unsafe { <FutexRw as RawRwLock<M>>::write(state, how, until) } }
     }
 
-    fn try_write(state: &FutexRwState<M>) -> bool {
-        <FutexRw as RawRwLock<M>>::try_write(state)
+    unsafe fn try_write(state: &FutexRwState<M>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::try_write(state) }
     }
 
-    fn unlock(state: &FutexRwState<M>) {
-        <FutexRw as RawRwLock<M>>::unlock(state);
+    unsafe fn unlock(state: &FutexRwState<M>) {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::unlock(state) };
     }
 
-    fn is_written(state: &FutexRwState<M>) -> bool {
-        <FutexRw as RawRwLock<M>>::is_written(state)
+    unsafe fn is_written(state: &FutexRwState<M>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::is_written(state) }
     }
 
-    fn is_held(state: &FutexRwState<M>) -> bool {
-        <FutexRw as RawRwLock<M>>::is_held(state)
+    unsafe fn is_held(state: &FutexRwState<M>) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <FutexRw as RawRwLock<M>>::is_held(state) }
     }
 }

@@ -73,7 +73,8 @@ impl Memory for Bench {
 
     fn take_node() -> Handle {
         NODES.with_borrow_mut(|nodes| {
-            nodes.push(Box::leak(Box::new(Node::new())));
+            // SAFETY: it joins the pool.
+            nodes.push(Box::leak(Box::new(unsafe { Node::new() })));
             Handle::from_word(nodes.len() as u32 + 1).expect("neither 0 nor 1")
         })
     }
@@ -159,7 +160,8 @@ impl Topology for Bench {
 
 impl Listen for Bench {}
 
-impl Machine for Bench {
+// SAFETY: std's atomics; nodes are numbered once; no thread polls.
+unsafe impl Machine for Bench {
     fn priority() -> i32 {
         PRIORITY.get()
     }

@@ -84,8 +84,11 @@ pub(crate) struct Below<M: Memory> {
 }
 
 impl<M: Memory> Block<M> {
-    /// A block that was never used. Only pools make blocks.
-    pub fn new() -> Self {
+    /// A block that was never used.
+    ///
+    /// # Safety
+    /// As for [`Node::new`](crate::machine::node::Node::new).
+    pub unsafe fn new() -> Self {
         let zero = || M::Word::new(0);
         Self {
             state: zero(),
@@ -112,11 +115,5 @@ impl<M: Memory> Block<M> {
             .into_iter()
             .chain([&self.passed, &self.writers, &self.board, &self.above, &self.below.more])
             .chain(&self.below.slots)
-    }
-}
-
-impl<M: Memory> Default for Block<M> {
-    fn default() -> Self {
-        Self::new()
     }
 }

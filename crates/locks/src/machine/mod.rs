@@ -46,7 +46,14 @@ pub use word::{ConstWord, Word};
 use core::sync::atomic::{Ordering::SeqCst, fence};
 
 /// A computer as the locks see it. All functions, also those of the other traits, act for the calling thread.
-pub trait Machine: Waiting + Topology + Listen {
+///
+/// # Safety
+/// Exclusion rests on the machine, and so does the memory of those who rely on it ([`Raw`](crate::parts::raw::Raw),
+/// [`Delegate`](crate::closure::Delegate)):
+/// 1. A [`Word`]'s operations are atomic, and order memory as their [`Ordering`](core::sync::atomic::Ordering) says.
+/// 2. A node or block that was taken is given to no other taker until it is given back.
+/// 3. [`Waiting::spin_until`] returns `Some` only of a value that its condition has accepted.
+pub unsafe trait Machine: Waiting + Topology + Listen {
     /// A pseudo-random number.
     fn random() -> u32;
 

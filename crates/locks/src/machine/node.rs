@@ -182,8 +182,11 @@ pub const PUBLISHES: u32 = 1 << 27;
 pub const WALKING: u32 = 1 << 30;
 
 impl<M: Memory> Node<M> {
-    /// A node that is in no queue. Only pools make nodes.
-    pub fn new() -> Self {
+    /// A node that is in no queue.
+    ///
+    /// # Safety
+    /// The node becomes part of its machine's pool: a machine may find its own words beside a node.
+    pub unsafe fn new() -> Self {
         let zero = || M::Word::new(0);
         Self {
             state: zero(),
@@ -230,11 +233,5 @@ impl<M: Memory + Topology> Node<M> {
     /// [`prepare_on`](Self::prepare_on) the NUMA node that the calling thread runs on.
     pub fn prepare(&self, initial: u32) {
         self.prepare_on(M::numa_node(), initial);
-    }
-}
-
-impl<M: Memory> Default for Node<M> {
-    fn default() -> Self {
-        Self::new()
     }
 }

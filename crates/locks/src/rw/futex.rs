@@ -201,7 +201,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
 
     /// (no writer, and none waits) -> (readers + 1)
     #[inline]
-    fn enter(state: &FutexRwState<M>) -> bool {
+    unsafe fn enter(state: &FutexRwState<M>) -> bool {
         let seen = state.count.load(Relaxed);
         let free = seen & (WRITER | WAITING) == 0 && seen < FULL;
         let entered = free && state.count.compare_exchange(seen, seen + READER, Acquire, Relaxed).is_ok();
@@ -211,7 +211,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         entered
     }
 
-    fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         match state.admit_reader(how) {
             Err(Refusal::Busy) => state.read_slow(how, until)?,
             ended => ended?,
@@ -220,12 +220,12 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         Ok(())
     }
 
-    fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
+    unsafe fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
         state.admit_reader(how).inspect(|()| M::trace(Event::RwRead))
     }
 
     #[inline]
-    fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
             state.write_slow(until)?;
         }
@@ -233,7 +233,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         Ok(())
     }
 
-    fn try_write(state: &FutexRwState<M>) -> bool {
+    unsafe fn try_write(state: &FutexRwState<M>) -> bool {
         let taken = state.admit_writer(0);
         if taken {
             M::trace(Event::RwWrite);
@@ -242,18 +242,18 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
     }
 
     #[inline]
-    fn unlock(state: &FutexRwState<M>) {
+    unsafe fn unlock(state: &FutexRwState<M>) {
         let seen = state.count.load(Relaxed);
         if !is_free(seen) {
             state.release(seen);
         }
     }
 
-    fn is_written(state: &FutexRwState<M>) -> bool {
+    unsafe fn is_written(state: &FutexRwState<M>) -> bool {
         state.count.load(Relaxed) & WRITER != 0
     }
 
-    fn is_held(state: &FutexRwState<M>) -> bool {
+    unsafe fn is_held(state: &FutexRwState<M>) -> bool {
         !is_free(state.count.load(Relaxed))
     }
 }

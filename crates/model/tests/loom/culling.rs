@@ -59,7 +59,7 @@ pub(crate) fn with_aside<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handl
         let pair = sleepers(&[numa, 0]);
         adopt(&mutex, &pair);
         mutex.unlock();
-        L::lock_adopted(&mutex.word, &mutex.queue, pair[1]);
+        mutex.lock_adopted(pair[1]);
         asleep.push(pair[0]);
     }
     world().set_random(world().setup.random);

@@ -67,29 +67,36 @@ impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     fn new_queue() -> Self::Queue {
         <SoundLifo as RawLock<M>>::new_queue()
     }
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        <SoundLifo as RawLock<M>>::try_lock(word, queue)
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::try_lock(word, queue) }
     }
-    fn lock(word: &M::Word, queue: &Self::Queue) {
-        <SoundLifo as RawLock<M>>::lock(word, queue);
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::lock(word, queue) };
     }
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <SoundLifo as RawLock<M>>::lock_until(word, queue, until)
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::lock_until(word, queue, until) }
     }
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
             Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
-            None => <SoundLifo as RawLock<M>>::unlock(word, queue),
+            // SAFETY: the caller's promise.
+            None => unsafe { <SoundLifo as RawLock<M>>::unlock(word, queue) },
         }
     }
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        <SoundLifo as RawLock<M>>::is_locked(word, queue)
+    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::is_locked(word, queue) }
     }
-    fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        <SoundLifo as RawLock<M>>::adopt(word, queue, chain);
+    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::adopt(word, queue, chain) };
     }
-    fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        <SoundLifo as RawLock<M>>::lock_adopted(word, queue, me);
+    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
+        // SAFETY: the caller's promise.
+        unsafe { <SoundLifo as RawLock<M>>::lock_adopted(word, queue, me) };
     }
 }
 
@@ -100,20 +107,24 @@ impl<M: Machine> RawLock<M> for HboByStore {
     type Queue = ();
 
     fn new_queue() {}
-    fn try_lock(word: &M::Word, _: &()) -> bool {
-        <Hbo as RawLock<M>>::try_lock(word, &())
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Hbo as RawLock<M>>::try_lock(word, &()) }
     }
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::spin_until(word, Acquire, Patience::Forever, |holder| holder == 0);
         word.store(M::numa_node() + 1, Release);
     }
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        <Hbo as RawLock<M>>::lock_until(word, &(), until)
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <Hbo as RawLock<M>>::lock_until(word, &(), until) }
     }
-    fn unlock(word: &M::Word, _: &()) {
-        <Hbo as RawLock<M>>::unlock(word, &());
+    unsafe fn unlock(word: &M::Word, _: &()) {
+        // SAFETY: the caller's promise.
+        unsafe { <Hbo as RawLock<M>>::unlock(word, &()) };
     }
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        <Hbo as RawLock<M>>::is_locked(word, &())
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Hbo as RawLock<M>>::is_locked(word, &()) }
     }
 }

@@ -136,16 +136,19 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     fn new_queue() -> Self::Queue {
         <Sound as RawLock<M>>::new_queue()
     }
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Sound as RawLock<M>>::try_lock(word, queue)
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::try_lock(word, queue) }
     }
-    fn lock(word: &M::Word, queue: &Self::Queue) {
-        <Sound as RawLock<M>>::lock(word, queue);
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::lock(word, queue) };
     }
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Sound as RawLock<M>>::lock_until(word, queue, until)
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::lock_until(word, queue, until) }
     }
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let done = match B {
             SETS_UNLINKED_ASIDE => Self::set_unlinked_aside(queue),
             KEEPS_FRONT => Self::free_keeping_front(queue),
@@ -153,17 +156,21 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
             _ => Self::recall(queue),
         };
         if !done {
-            <Sound as RawLock<M>>::unlock(word, queue);
+            // SAFETY: the caller's promise.
+            unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
         }
     }
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Sound as RawLock<M>>::is_locked(word, queue)
+    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::is_locked(word, queue) }
     }
-    fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        <Sound as RawLock<M>>::adopt(word, queue, chain);
+    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::adopt(word, queue, chain) };
     }
-    fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        <Sound as RawLock<M>>::lock_adopted(word, queue, me);
+    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::lock_adopted(word, queue, me) };
     }
 }
 

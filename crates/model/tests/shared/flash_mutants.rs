@@ -266,16 +266,23 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     fn new_queue() -> Self::Queue {
         <Flash as RawLock<Model<C>>>::new_queue()
     }
-    fn try_lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) -> bool {
-        <Flash as RawLock<Model<C>>>::try_lock(word, queue)
+    unsafe fn try_lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::try_lock(word, queue) }
     }
-    fn lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
-        <Flash as RawLock<Model<C>>>::lock(word, queue);
+    unsafe fn lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::lock(word, queue) };
     }
-    fn lock_until(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Flash as RawLock<Model<C>>>::lock_until(word, queue, until)
+    unsafe fn lock_until(
+        word: &<Model<C> as Memory>::Word,
+        queue: &Self::Queue,
+        until: Deadline,
+    ) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::lock_until(word, queue, until) }
     }
-    fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);
         let mut slept = false;
         let called = loop {
@@ -306,15 +313,17 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
             Model::<C>::wake(calls, 1);
         }
     }
-    fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
         word.load(Acquire) != 0
     }
-    fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
+    unsafe fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
         World::<C>::get().set_mark(ADOPTS);
-        <Flash as RawLock<Model<C>>>::adopt(word, queue, chain);
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::adopt(word, queue, chain) };
         World::<C>::get().set_mark(0);
     }
-    fn lock_adopted(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, me: Handle) {
-        <Flash as RawLock<Model<C>>>::lock_adopted(word, queue, me);
+    unsafe fn lock_adopted(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, me: Handle) {
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::lock_adopted(word, queue, me) };
     }
 }

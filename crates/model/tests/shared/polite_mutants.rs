@@ -12,10 +12,12 @@ const CLAIMED: u32 = 1 << 30;
 
 pub(crate) trait PoliteBug: 'static {
     fn lock<M: Machine>(word: &M::Word) {
-        <Polite as RawLock<M>>::lock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::lock(word, &()) };
     }
     fn unlock<M: Machine>(word: &M::Word) {
-        <Polite as RawLock<M>>::unlock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::unlock(word, &()) };
     }
 }
 
@@ -25,20 +27,23 @@ impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     type Queue = ();
 
     fn new_queue() {}
-    fn try_lock(word: &M::Word, _: &()) -> bool {
-        <Polite as RawLock<M>>::try_lock(word, &())
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::try_lock(word, &()) }
     }
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         B::lock::<M>(word);
     }
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        <Polite as RawLock<M>>::lock_until(word, &(), until)
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::lock_until(word, &(), until) }
     }
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
     }
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        <Polite as RawLock<M>>::is_locked(word, &())
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::is_locked(word, &()) }
     }
 }
 

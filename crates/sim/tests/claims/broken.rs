@@ -16,25 +16,30 @@ impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
         L::new_queue()
     }
 
-    fn try_lock(word: &Word, queue: &L::Queue) -> bool {
-        L::try_lock(word, queue)
+    unsafe fn try_lock(word: &Word, queue: &L::Queue) -> bool {
+        // SAFETY: the caller's promises, here and in the other functions.
+        unsafe { L::try_lock(word, queue) }
     }
 
-    fn lock(word: &Word, queue: &L::Queue) {
-        while !L::try_lock(word, queue) {
+    unsafe fn lock(word: &Word, queue: &L::Queue) {
+        // SAFETY: as above.
+        while !unsafe { L::try_lock(word, queue) } {
             compute(f64::from(NS));
         }
     }
 
-    fn lock_until(word: &Word, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
-        L::lock_until(word, queue, until)
+    unsafe fn lock_until(word: &Word, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: as above.
+        unsafe { L::lock_until(word, queue, until) }
     }
 
-    fn unlock(word: &Word, queue: &L::Queue) {
-        L::unlock(word, queue);
+    unsafe fn unlock(word: &Word, queue: &L::Queue) {
+        // SAFETY: as above.
+        unsafe { L::unlock(word, queue) }
     }
 
-    fn is_locked(word: &Word, queue: &L::Queue) -> bool {
-        L::is_locked(word, queue)
+    unsafe fn is_locked(word: &Word, queue: &L::Queue) -> bool {
+        // SAFETY: as above.
+        unsafe { L::is_locked(word, queue) }
     }
 }

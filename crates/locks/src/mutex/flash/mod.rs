@@ -241,7 +241,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
         let taken = try_take::<M>(word, queue)
             || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
         if taken {
@@ -251,7 +251,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &FlashQueue<M>) {
+    unsafe fn lock(word: &M::Word, queue: &FlashQueue<M>) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word, queue) {
             Self::lock_contended::<M>(word, queue);
@@ -259,7 +259,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if !try_take::<M>(word, queue) {
             Self::lock_slow(&Lock { word, queue }, Some(until))?;
         }
@@ -268,7 +268,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
+    unsafe fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
         // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
         // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
@@ -281,7 +281,7 @@ impl<M: Machine> RawLock<M> for Flash {
         }
     }
 
-    fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
         word.load(Relaxed) != FREE
     }
 
@@ -292,7 +292,7 @@ impl<M: Machine> RawLock<M> for Flash {
     /// asleep have no timer, so they could not notice a head that does not run. The woken one also takes the place of
     /// the head if that is free: a call that came before they were moved has woken none of them. So if there was no
     /// head, two are woken. A single waiter need not be moved.
-    fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
+    unsafe fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
         let waiters = chain.count::<M>();
@@ -312,7 +312,7 @@ impl<M: Machine> RawLock<M> for Flash {
         M::wake(calls, if had_head { 1 } else { 2 });
     }
 
-    fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         M::give_node(me);
         // Without a deadline it cannot time out.

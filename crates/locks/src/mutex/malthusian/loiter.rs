@@ -163,7 +163,8 @@ pub struct LoiterQueue<M: Machine, Q> {
     pub inner: Q,
 }
 
-/// The state of one lock: its word and its queue.
+/// The state of one lock: its word and its queue. Made only by the functions of `RawLock` below, whose callers keep its
+/// contract. So the contract holds for the inner lock, too: its state is `inner`, and it does not use the word.
 struct Lock<'a, M: Machine, I: Inner<M>> {
     word: &'a M::Word,
     queue: &'a LoiterQueue<M, I::Queue>,
@@ -173,7 +174,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     /// To be called before the slow paths. In a forked child only the holder is left.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
-            I::forget(&self.queue.inner);
+            // SAFETY: no other thread is left, and `inner` is this lock's own (see `Lock`).
+            unsafe { I::forget(&self.queue.inner) };
             self.word.fetch_and(HELD, Relaxed);
         });
     }
@@ -311,7 +313,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             self.enter(until)?;
             if let Err(timed_out) = self.stand_by::<W>(until) {
                 M::trace(Event::TimedOut);
-                I::unlock(self.word, &self.queue.inner);
+                // SAFETY: `enter` has acquired it for this thread (see `Lock`).
+                unsafe { I::unlock(self.word, &self.queue.inner) };
                 return Err(timed_out);
             }
         }
@@ -321,15 +324,18 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
 
     fn enter(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let inner = &self.queue.inner;
-        if I::try_lock(self.word, inner) {
-            M::trace(Event::Contended);
-            return Ok(());
-        }
-        match until {
-            Some(deadline) => I::lock_until(self.word, inner, deadline),
-            None => {
-                I::lock(self.word, inner);
-                Ok(())
+        // SAFETY: see `Lock`.
+        unsafe {
+            if I::try_lock(self.word, inner) {
+                M::trace(Event::Contended);
+                return Ok(());
+            }
+            match until {
+                Some(deadline) => I::lock_until(self.word, inner, deadline),
+                None => {
+                    I::lock(self.word, inner);
+                    Ok(())
+                }
             }
         }
     }
@@ -339,7 +345,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         self.settle();
         if self.word.load(Relaxed) & SLOW != 0 {
             self.word.fetch_and(!SLOW, Relaxed);
-            I::unlock(self.word, &self.queue.inner); // Invariant 4.
+            // SAFETY: SLOW says that the holder came from the inner lock and still holds it (invariant 4).
+            unsafe { I::unlock(self.word, &self.queue.inner) };
         }
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -389,7 +396,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
 
     /// free -> HELD, whatever flags the standby thread has set.
     #[inline]
-    fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
         let taken = try_take::<M>(word) || try_barge::<M>(word);
         if taken {
             M::trace(Event::Acquire);
@@ -398,7 +405,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
         if try_take::<M>(word) {
             M::trace(Event::Acquire);
         } else {
@@ -408,7 +415,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         if try_take::<M>(word) {
             M::trace(Event::Acquire);
             return Ok(());
@@ -418,14 +425,14 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
 
     /// HELD -> 0, if no other bit is set. Does nothing if the lock is free.
     #[inline]
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match word.compare_exchange(HELD, FREE, Release, Relaxed) {
             Err(seen) if seen & HELD != 0 => Lock::<M, I> { word, queue }.unlock_slow(),
             _ => {}
         }
     }
 
-    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
         word.load(Relaxed) & HELD != 0
     }
 }

@@ -262,7 +262,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn try_lock(_: &M::Word, queue: &ClhQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         queue.settle();
         let taken = queue.try_join::<W>(queue.tail.load(Acquire));
         if taken {
@@ -272,7 +272,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &ClhQueue<M>) {
         M::trace(Event::Acquire);
         queue.settle();
         // Without a deadline it cannot time out.
@@ -280,7 +280,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &ClhQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &ClhQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         queue.settle();
         queue.join::<W>(Some(until))?;
         M::trace(Event::Acquire);
@@ -289,20 +289,20 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
 
     /// Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if let Some(me) = Handle::from_word(queue.owner.load(Relaxed)) {
             queue.release(me);
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
     }
 
     /// Gives back the nodes that are left in a free lock: the one that was released last, and those of waiters that
     /// gave up behind it.
-    fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if !ClhQueue::<M>::is_free(queue.tail.load(Acquire)) {
             return;

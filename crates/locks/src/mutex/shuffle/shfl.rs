@@ -228,7 +228,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn try_lock(word: &M::Word, queue: &ShflQueue<M>) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &ShflQueue<M>) -> bool {
         let taken =
             try_take::<M>(word) || (queue.head.load(Relaxed) & GRANTED != 0 && Self::try_stale(&Lock { word, queue }));
         if taken {
@@ -238,7 +238,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn lock(word: &M::Word, queue: &ShflQueue<M>) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word) {
             Self::lock_contended::<M>(word, queue);
@@ -246,7 +246,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if !try_take::<M>(word) {
             Self::lock_slow(&Lock { word, queue }, Some(until))?;
         }
@@ -255,7 +255,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
         match queue.head.load(Relaxed) & !ARRIVAL {
             0 => {
                 Lock { word, queue }.free();
@@ -264,7 +264,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         }
     }
 
-    fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
         word.load(Relaxed) != FREE
     }
 
@@ -273,7 +273,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     ///
     /// The last waiter is woken, and goes on waiting here. So one of the waiters looks for the lock itself if the head
     /// is frozen. The last waiter may have left already: then the wake-up is in vain.
-    fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+    unsafe fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
         queues(first.node());
@@ -287,7 +287,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         M::unpark(last.node::<M>());
     }
 
-    fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
         let turn = lock.wait_turn::<W, P>(me, None, None);

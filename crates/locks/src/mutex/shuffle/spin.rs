@@ -209,7 +209,7 @@ impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     }
 
     #[inline]
-    fn try_lock(word: &M::Word, _: &ShflQueue<M>) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &ShflQueue<M>) -> bool {
         let taken = try_take::<M>(word);
         if taken {
             M::trace(Event::Acquire);
@@ -218,7 +218,7 @@ impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn lock(word: &M::Word, queue: &ShflQueue<M>) {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
         if !lock.barge() {
@@ -228,7 +228,7 @@ impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         let lock = Lock { word, queue };
         if !lock.barge() {
             lock.lock_slow::<P>(Some(until))?;
@@ -239,11 +239,11 @@ impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
 
     /// 1 -> 0
     #[inline]
-    fn unlock(word: &M::Word, _: &ShflQueue<M>) {
+    unsafe fn unlock(word: &M::Word, _: &ShflQueue<M>) {
         word.store(FREE, Release);
     }
 
-    fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
         word.load(Relaxed) != FREE
     }
 }

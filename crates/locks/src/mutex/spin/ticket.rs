@@ -241,7 +241,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     #[inline]
-    fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.settle();
         let taken = queue.numbers().try_draw();
         if taken {
@@ -251,7 +251,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &TicketQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &TicketQueue<M>) {
         M::trace(Event::Acquire);
         queue.settle();
         let (mine, served) = queue.numbers().draw();
@@ -264,7 +264,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     /// Polls; draws only a number that is being served (departure 2).
-    fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         queue.settle();
         if !queue.numbers().try_draw() {
             M::trace(Event::Contended);
@@ -278,14 +278,14 @@ impl<M: Machine> RawLock<M> for Ticket {
 
     /// Calls the next number. Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
         queue.settle();
         if queue.numbers().is_held() {
             queue.numbers().call();
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.numbers().is_held()
     }
 }

@@ -362,7 +362,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 
     /// 0 -> HELD
     #[inline]
-    fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         let taken = queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
         if taken {
             M::trace(Event::Acquire);
@@ -371,7 +371,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &CullingQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &CullingQueue<M>) {
         M::trace(Event::Acquire);
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
@@ -380,7 +380,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             Self::lock_slow(queue, Some(until))?;
         }
@@ -390,21 +390,21 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(tail) => queue.release::<S>(tail),
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &CullingQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         queue.tail.load(Relaxed) != FREE
     }
 
     /// The chain goes behind the tail. If the lock was free, the chain's first waiter owns it now. The store that links
     /// that waiter, or grants it the lock, is the last access (it stays CLAIMED until then: invariant 2 of
     /// `parts/adoption`).
-    fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
+    unsafe fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
@@ -419,7 +419,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     /// A waiter that was moved here sleeps, or has slept, so it is never passed over.
-    fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
@@ -429,7 +429,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 
 impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
     /// Relaxed: only one thread touches the lock.
-    fn forget(queue: &CullingQueue<M>) {
+    unsafe fn forget(queue: &CullingQueue<M>) {
         queue.tail.store(FREE, Relaxed);
         queue.front.store(0, Relaxed);
         queue.left().clear();

@@ -13,7 +13,6 @@ use crate::parts::wait::WaitPolicy;
 use crate::rw::cst::CstRwState;
 use crate::rw::cst::counters::Counters;
 use crate::rw::shfl::has_no_readers;
-use crate::rw::{RawRwLock, ShflRw};
 
 /// Each writer makes up for this many meetings, while readers use the central counter. The side block makes writing
 /// more expensive, so it is for locks that are mostly read.
@@ -55,9 +54,9 @@ impl<M: Machine> CstRwState<M> {
     /// A reader that has come in by `base` moves to its counter if the side block is in use, or leaves again if it is
     /// time to make one. Returns whether it has stayed.
     #[cold]
-    pub(super) fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
+    pub(super) fn stay(&self, before: u32) -> bool {
         if !self.is_folded() {
-            self.move_aside::<W>();
+            self.move_aside();
             return true;
         }
         if self.is_making() {
@@ -68,7 +67,7 @@ impl<M: Machine> CstRwState<M> {
         let met = self.heat.fetch_add(one, Relaxed) + one;
         let stays = met < M::tunables().meetings;
         if !stays {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
         stays
     }
@@ -130,7 +129,7 @@ impl<M: Machine> CstRwState<M> {
             _ => _ = self.change_heat(MAKING, STANDALONE - 1, 0),
         }
         if acquired {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
@@ -148,20 +147,20 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// In a forked child, forgets a reader that was about to switch: it does not exist.
-    pub(super) fn forget_who_made<W: WaitPolicy>(&self) {
+    pub(super) fn forget_who_made(&self) {
         if M::epoch() == FIRST_EPOCH {
             return;
         }
         let heat = self.heat.load(Acquire); // What a fork left, or a thread of this process.
         let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
         if (MAKING..STANDALONE).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
     /// The release of a writer if the side block is in use.
     #[inline(never)]
-    pub(super) fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
+    pub(super) fn end_writing(&self, side: Counters<M>) {
         side.adopt(|| false); // So that no other thread takes this writer for one that does not exist.
         let writers = side.writers().load(Relaxed) + 1;
         if writers < M::tunables().writers {
@@ -172,6 +171,6 @@ impl<M: Machine> CstRwState<M> {
             self.heat.store(0, Relaxed);
             M::trace(Event::RwTogether);
         }
-        ShflRw::<W>::unlock(&self.base);
+        self.base.release();
     }
 }

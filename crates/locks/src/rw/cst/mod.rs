@@ -125,6 +125,18 @@ pub struct CstRwState<M: Machine> {
 }
 
 impl<M: Machine> CstRwState<M> {
+    /// Acquires for reading, if no writer keeps the caller out.
+    #[inline(always)]
+    fn enter(&self) -> bool {
+        // A hint; both paths look again.
+        if self.is_folded() { self.enter_base() } else { self.enter_aside() }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    fn is_held(&self) -> bool {
+        self.base.is_held() || self.side().is_some_and(|side| side.readers() > 0)
+    }
+
     /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, nor is the release: the path
     /// without a side block stays short.
     #[inline(never)]
@@ -141,18 +153,18 @@ impl<M: Machine> CstRwState<M> {
 
     /// The release if the side block is in use.
     #[inline(never)]
-    fn leave_aside<W: WaitPolicy>(&self) {
+    fn leave_aside(&self) {
         let Some(side) = self.side() else { return };
         // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
-        if side.state().load(Relaxed) == WRITTEN { self.end_writing::<W>(side) } else { side.leave() }
+        if side.state().load(Relaxed) == WRITTEN { self.end_writing(side) } else { side.leave() }
     }
 
     /// (base) -> (base + 1 reader), or the same on a counter.
     #[inline(always)]
-    fn enter_base<W: WaitPolicy>(&self) -> bool {
+    fn enter_base(&self) -> bool {
         let Some(before) = self.base.count_in() else { return false };
         let alone = has_no_readers(before) && self.is_folded();
-        if !alone && !self.stay::<W>(before) {
+        if !alone && !self.stay(before) {
             return false;
         }
         M::trace(Event::RwRead);
@@ -161,22 +173,22 @@ impl<M: Machine> CstRwState<M> {
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
     #[inline]
-    fn move_aside<W: WaitPolicy>(&self) {
+    fn move_aside(&self) {
         if let Some(side) = self.side() {
             side.add();
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
     /// Acquires for a reader that holds the lock already, as far as is known. `false` if that cannot be, because a
     /// writer holds the lock.
-    fn read_again<W: WaitPolicy>(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
+    fn read_again(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() {
                 M::trace(Event::RwRead);
                 return true;
             }
-            if CstRw::<W>::enter(self) {
+            if self.enter() {
                 return true;
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
@@ -203,9 +215,9 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// Acquires for reading if that is possible at once, or if only a thread that does not hold the lock is in its way.
-    fn try_through<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+    fn try_through(&self, how: Reader) -> Result<(), Refusal> {
         for _ in 0..TRIES {
-            let tried = self.try_enter::<W>(how);
+            let tried = self.try_enter(how);
             let is_final = match how {
                 Reader::Behind => !self.is_in_between(),
                 _ => self.is_held_for_writing(),
@@ -225,12 +237,12 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// Acquires for reading if that is possible at once.
-    fn try_enter<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+    fn try_enter(&self, how: Reader) -> Result<(), Refusal> {
         if how != Reader::Behind && self.side().is_some_and(Counters::pass) {
             M::trace(Event::RwRead);
             return Ok(());
         }
-        ShflRw::<W>::try_read(&self.base, how).inspect(|()| self.move_aside::<W>())
+        self.base.try_read(how).inspect(|()| self.move_aside())
     }
 
     /// A reader polls for a while before it queues: most writers finish soon.
@@ -257,11 +269,11 @@ impl<M: Machine> CstRwState<M> {
             Ok(()) => {
                 M::trace(Event::RwRead);
                 if !passed.get() {
-                    self.move_aside::<W>();
+                    self.move_aside();
                 }
                 Ok(())
             }
-            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through::<W>(how).is_ok() => Ok(()),
+            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through(how).is_ok() => Ok(()),
             Err(refusal) => {
                 if refusal == Refusal::TimedOut {
                     M::trace(Event::RwTimedOut);
@@ -292,23 +304,23 @@ impl<M: Machine> CstRwState<M> {
         };
         let drained = side.drain::<W>(late, until);
         if !drained {
-            self.give_up::<W>(side);
+            self.give_up(side);
         }
         drained
     }
 
     /// The holder of `base` stops waiting.
-    fn give_up<W: WaitPolicy>(&self, side: Counters<M>) {
+    fn give_up(&self, side: Counters<M>) {
         side.open();
-        ShflRw::<W>::unlock(&self.base);
+        self.base.release();
     }
 
     /// In a forked child, a writer that was acquiring the lock does not exist: gives up for it.
     #[inline]
-    fn forget_the_dead<W: WaitPolicy>(&self) {
-        self.forget_who_made::<W>();
+    fn forget_the_dead(&self) {
+        self.forget_who_made();
         if let Some(side) = self.side().filter(|side| side.adopt(|| self.base.is_written())) {
-            self.give_up::<W>(side);
+            self.give_up(side);
         }
     }
 }
@@ -323,19 +335,18 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline(always)]
-    fn enter(state: &CstRwState<M>) -> bool {
-        // A hint; both paths look again.
-        if state.is_folded() { state.enter_base::<W>() } else { state.enter_aside() }
+    unsafe fn enter(state: &CstRwState<M>) -> bool {
+        state.enter()
     }
 
-    fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.forget_the_dead();
         let is_full = state.side().is_some_and(Counters::is_own_full);
         if is_full && state.side().is_some_and(Counters::has_most) {
             return Err(Refusal::Overflow);
         }
         match state.side() {
-            Some(side) if how == Reader::Again && state.read_again::<W>(side, until) => return Ok(()),
+            Some(side) if how == Reader::Again && state.read_again(side, until) => return Ok(()),
             // The reader has met itself.
             None if how == Reader::Again => state.forget_meetings(),
             None if state.is_due() => state.count_distributed::<W>(until),
@@ -347,24 +358,24 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
     }
 
-    fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.forget_the_dead();
         if state.side().is_some_and(|side| side.is_own_full() && side.has_most()) {
             return Err(Refusal::Overflow);
         }
-        state.try_through::<W>(how)
+        state.try_through(how)
     }
 
-    fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.forget_the_dead();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, None);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
         counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
     }
 
-    fn try_write(state: &CstRwState<M>) -> bool {
-        state.forget_the_dead::<W>();
+    unsafe fn try_write(state: &CstRwState<M>) -> bool {
+        state.forget_the_dead();
         // The first look spares readers a counter that is closed in vain.
         let has_readers = state.side().is_some_and(|side| side.readers() > 0);
         let taken = !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None);
@@ -375,25 +386,25 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline]
-    fn unlock(state: &CstRwState<M>) {
+    unsafe fn unlock(state: &CstRwState<M>) {
         // Not a hint here: the caller holds the lock.
-        if state.is_folded() { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
+        if state.is_folded() { state.base.release() } else { state.leave_aside() }
     }
 
-    fn is_written(state: &CstRwState<M>) -> bool {
+    unsafe fn is_written(state: &CstRwState<M>) -> bool {
         match state.side() {
             Some(side) => side.state().load(Relaxed) == WRITTEN,
-            None => ShflRw::<W>::is_written(&state.base),
+            None => state.base.is_written(),
         }
     }
 
-    fn is_held(state: &CstRwState<M>) -> bool {
-        ShflRw::<W>::is_held(&state.base) || state.side().is_some_and(|side| side.readers() > 0)
+    unsafe fn is_held(state: &CstRwState<M>) -> bool {
+        state.is_held()
     }
 
-    fn destroy(state: &CstRwState<M>) {
+    unsafe fn destroy(state: &CstRwState<M>) {
         // A lock that is held is left as it is: it is better to lose the block than its readers.
-        if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
+        if state.side.load(Relaxed) != 0 && !state.is_held() {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);
             M::end_distributed();

@@ -280,6 +280,36 @@ impl<M: Machine> ShflRwState<M> {
         self.wait::<W, P>(&wait, until).map_err(|TimedOut| Refusal::TimedOut)
     }
 
+    /// Acquires for reading if that is possible at once.
+    pub(crate) fn try_read(&self, how: Reader) -> Result<(), Refusal> {
+        let closed = if how == Reader::Behind { BAR_READERS & self.bars_that_hold() } else { 0 };
+        if self.admit(Want::Read(how), closed, 0) {
+            M::trace(Event::RwRead);
+            return Ok(());
+        }
+        Err(if self.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
+    }
+
+    /// Releases what the calling thread holds.
+    #[inline]
+    pub(crate) fn release(&self) {
+        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        let seen = self.count.load(Relaxed);
+        if seen & (WRITER | BUSY) == 0 && seen >= READER {
+            self.take_out();
+        } else if seen & (WRITER | BUSY) == WRITER {
+            self.end_writing();
+        } else if seen & WRITER != 0 || seen >= READER {
+            self.unlock_slow(seen);
+        }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    pub(crate) fn is_held(&self) -> bool {
+        let seen = self.count.load(Relaxed);
+        is_written(seen) || !has_no_readers(seen)
+    }
+
     /// Acquires for writing if that is possible at once. Counts no event either.
     pub(crate) fn try_write(&self) -> bool {
         self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -383,7 +413,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     /// (no WRITER, no bar) -> (readers + 1)
     #[inline]
-    fn enter(state: &ShflRwState<M>) -> bool {
+    unsafe fn enter(state: &ShflRwState<M>) -> bool {
         let entered = state.count_in().is_some();
         if entered {
             M::trace(Event::RwRead);
@@ -391,25 +421,20 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
         entered
     }
 
-    fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         counted::<M>(state.acquire::<W, P>(Want::Read(how), until, None), Event::RwRead)
     }
 
-    fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
-        let closed = if how == Reader::Behind { BAR_READERS & state.bars_that_hold() } else { 0 };
-        if state.admit(Want::Read(how), closed, 0) {
-            M::trace(Event::RwRead);
-            return Ok(());
-        }
-        Err(if state.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
+    unsafe fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.try_read(how)
     }
 
     #[inline]
-    fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         counted::<M>(state.acquire::<W, P>(Want::Write(how), until, None), Event::RwWrite)
     }
 
-    fn try_write(state: &ShflRwState<M>) -> bool {
+    unsafe fn try_write(state: &ShflRwState<M>) -> bool {
         let taken = state.try_write();
         if taken {
             M::trace(Event::RwWrite);
@@ -418,24 +443,15 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     #[inline]
-    fn unlock(state: &ShflRwState<M>) {
-        // Relaxed: as the caller holds the lock, it is seen whether for writing.
-        let seen = state.count.load(Relaxed);
-        if seen & (WRITER | BUSY) == 0 && seen >= READER {
-            state.take_out();
-        } else if seen & (WRITER | BUSY) == WRITER {
-            state.end_writing();
-        } else if seen & WRITER != 0 || seen >= READER {
-            state.unlock_slow(seen);
-        }
+    unsafe fn unlock(state: &ShflRwState<M>) {
+        state.release();
     }
 
-    fn is_written(state: &ShflRwState<M>) -> bool {
+    unsafe fn is_written(state: &ShflRwState<M>) -> bool {
         state.is_written()
     }
 
-    fn is_held(state: &ShflRwState<M>) -> bool {
-        let seen = state.count.load(Relaxed);
-        is_written(seen) || !has_no_readers(seen)
+    unsafe fn is_held(state: &ShflRwState<M>) -> bool {
+        state.is_held()
     }
 }

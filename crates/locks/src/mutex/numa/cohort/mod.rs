@@ -317,7 +317,7 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
         CohortQueue { side: zero(), home: zero(), epoch: zero(), global: G::new::<M>() }
     }
 
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
         let taken = Lock::<M, G, L, P>::new(word, queue).try_lock();
         if taken {
             M::trace(Event::Acquire);
@@ -325,25 +325,25 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
         taken
     }
 
-    fn lock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = Lock::<M, G, L, P>::new(word, queue).lock(None);
     }
 
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         Lock::<M, G, L, P>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
     }
 
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         Lock::<M, G, L, P>::new(word, queue).unlock();
     }
 
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
         G::is_held::<M>(word, &queue.global)
     }
 
-    fn destroy(_: &M::Word, queue: &Self::Queue) {
+    unsafe fn destroy(_: &M::Word, queue: &Self::Queue) {
         if let Some(side) = Side::<M>::of(&queue.side).filter(|side| side.is_of(&queue.side)) {
             G::destroy(side);
             Side::<M>::give_back(&queue.side);

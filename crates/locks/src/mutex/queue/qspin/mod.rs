@@ -196,7 +196,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
 
     /// (0,0,0) -> (0,0,1)
     #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         let taken = match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
             Err(seen) => !is_locked(seen) && Line::<M> { word }.try_take(),
@@ -208,7 +208,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::trace(Event::Acquire);
         if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             // Without a deadline it cannot time out.
@@ -217,7 +217,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
         if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             Self::lock_slow::<M>(word, seen, Some(until))?;
         }
@@ -227,20 +227,20 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
 
     /// (\*,\*,1) -> (\*,\*,0)
     #[inline]
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         let before = word.fetch_add(LOCKED, Release);
         if before & (LOCKED | SLEEPS) != LOCKED {
             Self::unlock_slow::<M>(word, before);
         }
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         !is_vacant::<M>(word.load(Acquire))
     }
 
     /// The chain goes behind the tail. If no waiter was there, the chain's first waiter is the head now. What links it,
     /// or makes it the head, is the last access (it stays CLAIMED until then: invariant 2 of `parts/adoption`).
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());
         chain.park_followers::<M>(S::begin);
@@ -250,7 +250,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         }
     }
 
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
         M::trace(Event::Acquire);
         let line = Line::<M> { word };
         // Without a deadline neither can time out.
