@@ -183,7 +183,7 @@ fn bad(text: &str, from: &str, what: &str) -> Failure {
     let name = text.split(':').next().unwrap_or_default();
     let is_known = LockId::from_name(name).is_some() || RwId::from_name(name).is_some();
     let about = if is_known { format!(" {name}") } else { String::new() };
-    Failure::usage(format_args!("{from} '{text}': {what}; see 'flashlock locks{about}'"))
+    Failure::usage(format_args!("{from} '{text}': {what} (see 'flashlock locks{about}')"))
 }
 
 /// Explains a wrong choice, and suggests what the user may have meant: a known name or one of `others`. If nothing is
