@@ -22,7 +22,7 @@
 //! 3. Each turn of a node ends with its eldest sleeper, if it has any. So n sleepers are served within n turns.
 //! 4. The paper's waiters sleep when another task wants their CPU. Here a thread cannot find out which tasks wait for
 //!    its CPU. So waiters poll for the spin budget, and then for 10 ms at most, as long as no waiter of the process has
-//!    lately lost its CPU.
+//!    lost its CPU lately.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
