@@ -2,8 +2,8 @@
 //!
 //! A queue lock that serves threads in the order in which they came. Its release takes the same few steps whatever the
 //! waiters do. **Use it** where you would use `mcs`, and a release must never depend on a thread that is joining.
-//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Either
-//! costs an additional atomic exchange with the node that the thread keeps.
+//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Both
+//! cost an additional atomic exchange, of the word in which the thread keeps a spare node.
 //!
 //! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a
 //! releaser may have to wait for that. **Idea.** No thread links itself. A waiter remembers which node it found at the
