@@ -19,7 +19,7 @@
 //! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
 //!    test and set, and only the head of the queue may contend for it. So a release is one store, after which nothing
 //!    is accessed.
-//! 2. *Readers count themselves first, and look then*: one addition, which cannot fail under contention as a
+//! 2. *Readers count themselves first, and then look*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
 //!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running
@@ -419,7 +419,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     #[inline]
     fn unlock(state: &ShflRwState<M>) {
-        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
         let seen = state.count.load(Relaxed);
         if seen & (WRITER | BUSY) == 0 && seen >= READER {
             state.take_out();
