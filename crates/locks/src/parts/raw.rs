@@ -2,8 +2,8 @@
 //!
 //! A lock is a type without values: its state is a word and a [`RawLock::Queue`], passed by reference. All-zero state
 //! is a free lock. None of the functions is unsafe: an unlock by a thread that does not hold the lock never breaks
-//! memory. An unlock of a free lock does nothing, as with glibc. An unlock of a lock that another thread holds is that
-//! thread's release, unless the holder releases it at the same moment.
+//! memory. An unlock of a free lock does nothing, as with glibc. An unlock of a lock that another thread holds counts
+//! as that thread's release, unless the holder releases it at the same moment.
 //!
 //! POSIX leaves two releases at once undefined. If others wait for the lock, two such releases may name nodes that
 //! serve in the queue of another lock by then. They may grant that other lock to a waiter there, or give its node back

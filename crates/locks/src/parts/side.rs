@@ -3,10 +3,10 @@
 //! A side block holds state for which a lock has no room, such as a part for each NUMA node.
 //!
 //! **Problem.** A lock with a part for each NUMA node needs each part on a line of its own. A `pthread_mutex_t` has no
-//! room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two lines,
-//! with the owner's words and the names of the blocks below. The lock keeps the name of one block. That block names a
-//! block for each NUMA node, its **parts**, and each of these may name parts of its own. Blocks are made when they are
-//! first needed.
+//! room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s. A block
+//! has two lines: the owner's words, and the names of the blocks below. The lock keeps the name of one block. That
+//! block names a block for each NUMA node, its **parts**, and each of these may name parts of its own. Blocks are made
+//! when they are first needed.
 //!
 //! ```text
 //!   lock:  … | side ──> [block]
@@ -130,7 +130,7 @@ impl<M: Machine> Side<M> {
         if number < SLOTS { Name::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
     }
 
-    /// A part that another block than the first one names.
+    /// A part that is named by a block other than the first.
     #[cold]
     fn far_part(self, number: u32) -> Option<Name> {
         let (mut here, mut slot) = (self, number % MOST);

@@ -70,10 +70,10 @@
 //! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
 //!    wakes an address.
 //! 7. In a forked child, all of the parent's nodes come before the child's. If the holder at the fork has kept a node,
-//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and them with
-//!    it. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which then names
-//!    a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and writes
-//!    `front`.
+//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and with it
+//!    the others. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which
+//!    then names a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and
+//!    writes `front`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

@@ -254,8 +254,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// Takes a head that does not run out of the queue, [installs](Self::install) the next one, and returns that if it
-    /// sleeps. In a lock whose head may win while it is being evicted, the head leaves as its evictor does: it clears
-    /// `head`. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
+    /// sleeps. In a lock whose head may win while it is being evicted, a head clears `head` before it leaves, as its
+    /// evictor does. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
         let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
@@ -308,8 +308,8 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.passes.store(0, Relaxed);
 }
 
-/// The head is awake, or is being woken. If the waiter behind it sleeps, it should look for the lock itself if this
-/// lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
+/// The head is awake, or is being woken. If the waiter behind it sleeps, that waiter should look for the lock itself if
+/// this lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
 pub fn note_awake<M: Machine>(head: Handle) {
     note::<M>(head, AWAKE);
 }
