@@ -6,10 +6,10 @@
 //! outnumber CPUs.
 //!
 //! **Problem.** The kernel's lock serves waiters in the order of arrival, wherever they run. So the lock, and the data
-//! that it protects, move from socket to socket at almost every hand-off. And the lock must stay in its four bytes.
-//! **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA node, and
-//! culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue, which is
-//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
+//! that it protects, move from NUMA node to NUMA node at almost every hand-off. And the lock must stay in its four
+//! bytes. **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA
+//! node, and culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue,
+//! which is handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
 //! **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two queues,
 //! `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
 //! [`line`](crate::mutex::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the mailing-list
