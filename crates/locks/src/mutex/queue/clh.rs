@@ -233,7 +233,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             RELEASED => return Before::Released,
             state::ABANDONED => match Handle::from_word(node.prev.load(Relaxed)) {
                 Some(prior) => return Before::Gone(prior),
-                None => return Before::Released, // Not reached: a leaver has a predecessor.
+                None => return Before::Released, // Not reached: a waiter that leaves has a predecessor.
             },
             _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
                 // PARKED -> WAITING: the next thread that waits on that node says again that it sleeps. If the exchange

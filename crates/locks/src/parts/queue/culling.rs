@@ -1,7 +1,7 @@
 //! # The culling queue: a queue whose holder may move waiters to a secondary queue
 //!
 //! The queue of `mcs`, `mcs-tp`, `cna`, `mcscr` and `mcscrn`. Take it for a lock that prefers some waiters to others
-//! and keeps the others in a second list.
+//! and keeps the others in a secondary queue.
 //!
 //! **Problem.** A strict queue serves the waiter that came first, wherever it runs and however many threads run
 //! already. A lock that prefers some waiters must keep the others somewhere, lose none of them, and become free only
@@ -88,7 +88,7 @@
 //! | `tail` load before a choice | Relaxed | – | a hint: a waiter that has just joined may be overlooked until the next release |
 //! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
 //! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written the node's links for the last time |
-//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
+//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaving waiter's last look comes before the node's next use |
 //!
 //! No checker can distinguish the links' orderings, or that of the last row, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.

@@ -34,9 +34,9 @@
 //! 5. A holder that evicts a head first claims it, by (head = it) -> (head = 0). A head that leaves by time-out must
 //!    win the same change. Meanwhile the head cannot win the word, because the evictor holds it. It becomes EVICTED
 //!    when it is out of the queue.
-//! 6. No thread waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread
-//!    that is stopped between joining and linking stops only the threads that queued behind it. A thread that queued
-//!    there does not fall asleep for good before it has seen its predecessor asleep ([`ShflQueue::is_linked`]).
+//! 6. No thread waits for a successor to link itself: the thread that leaves exchanges `LEFT` into `next` and goes. So
+//!    a thread that is stopped between joining and linking stops only the threads that queued behind it. A thread that
+//!    queued there does not fall asleep for good before it has seen its predecessor asleep ([`ShflQueue::is_linked`]).
 //! 7. If a sleeper becomes head and the holder's release is to wake it, it is moved to the lock's word without being
 //!    woken. So any code that frees the word wakes it, ours or not.
 //!

@@ -240,8 +240,8 @@ pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>)
 /// `seen` (WAITING or PARKED) -> ABANDONED. If the waiter was notified meanwhile (in most queues: it has the lock), it
 /// does not leave.
 ///
-/// Release orders the leaver's last look at its node before the node's reuse by the thread that finds it abandoned.
-/// Acquire on failure is the hand-off.
+/// Release orders the leaving waiter's last look at its node before the node's reuse by the thread that finds it
+/// abandoned. Acquire on failure is the hand-off.
 pub(crate) fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: LeftBehind<M>) -> Result<(), TimedOut> {
     left.add();
     match node.state.compare_exchange(seen, state::ABANDONED, Release, Acquire) {
