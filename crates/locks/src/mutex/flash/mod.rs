@@ -106,8 +106,8 @@
 //! ## What it reaches
 //! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
 //! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
-//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound
-//! that does not count that data have to move. It is more than 5 % behind the best in three combinations: one with 256
+//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It reaches 0.86 of a physical bound
+//! that leaves out the cost of moving data. It is more than 5 % behind the best in three combinations: one with 256
 //! threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than there was, some waits of
 //! that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again, behind all others; now they
 //! do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On 2 CPUs of an AMD EPYC the
