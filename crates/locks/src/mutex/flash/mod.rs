@@ -53,8 +53,8 @@
 //!
 //! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a
 //! waiter that finds the word free looks again after a moment. It takes the lock only if no thread has had it in
-//! between. If moving the data of the sections takes longer than the last holder stays away, the waiter waits for as
-//! long as the last holder stays away: see [`stay`].
+//! between. If moving the data of the sections takes longer than the last holder stays away, that moment is long enough
+//! for the last holder to come back: see [`stay`].
 //!
 //! ## The bound
 //! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
@@ -87,8 +87,8 @@
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
-//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and
-//!    writes it only if what it reads is a lock whose head does not wait for a release.
+//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
+//!    writes the lock only if what it reads is a lock whose head does not wait for a release.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -106,13 +106,13 @@
 //! ## What it reaches
 //! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
 //! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
-//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It reaches 0.86 of a physical bound
-//! that leaves out the cost of moving data. It is more than 5 % behind the best in three combinations: one with 256
-//! threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than there was, some waits of
-//! that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again, behind all others; now they
-//! do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On 2 CPUs of an AMD EPYC the
-//! longest wait in them was 0.88 times that bound. In the same runs, the longest wait of the build before was 1.53
-//! times that bound, and its throughput 1.02 times as high.
+//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784). Over 35 combinations that were held out it has 0.997. It reaches 0.86
+//! of a physical bound that leaves out the cost of moving data. It is more than 5 % behind the best in three
+//! combinations: one with 256 threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than
+//! there was, some waits of that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again,
+//! behind all others; now they do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On
+//! 2 CPUs of an AMD EPYC the longest wait in them was 0.88 times that bound. In the same runs, the longest wait of the
+//! build before was 1.53 times that bound, and its throughput 1.02 times as high.
 //!
 //! ## What each mechanism is worth
 //! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds

@@ -1,4 +1,7 @@
 //! # The release of a lock that threads wait for
+//!
+//! A release frees the word, or hands the lock to a head that has asked for it. If the holder was the head, its release
+//! also calls a sleeper to be the next head.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 

@@ -108,9 +108,9 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     }
 }
 
-/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
-/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head when
-/// there was none.
+/// `turn`. The upper half is how often the lock was acquired, and may overflow. The lower half is when a head last got
+/// the lock, or when the release last looked for one. Written by the holder, by plain stores, and by a thread that
+/// becomes the head when there was none.
 pub mod turn {
     use core::sync::atomic::Ordering::Relaxed;
 

@@ -14,9 +14,9 @@
 //! appendix A.1.
 //!
 //! **Departures.**
-//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time, for
-//!    one spin budget, in the way in which a waiter polls a word that the holder uses, too: each polling thread
-//!    occupies a CPU that the holder may need.
+//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time. It
+//!    polls for one spin budget, like a waiter that contends with the holder for its word. The reason is that each
+//!    polling thread occupies a CPU that the holder may need.
 //! 2. The paper delays the wake-up of the standby thread, to see whether another thread takes the lock meanwhile. Here
 //!    the memory of the lock may be freed after the release, so the releaser cannot look again. Instead the word counts
 //!    the polling arrivals. While there are any, a release leaves the standby thread asleep, because one of them is the
@@ -72,8 +72,8 @@
 //! MCSCR's operations, with a working set of 9 threads; MCSCR's is 5 ([fidelity](../fidelity.md)). With `spinners=4`
 //! all 32 threads circulate, and it completes half. Where threads do nothing outside, and sections are shorter than 1
 //! µs, eight polling arrivals disturb the holder more than one. On two sockets of 18 cores, `kvmap` with 4 or 18
-//! threads then completes 0.8 of the operations that it completes when a single arrival polls, as where CPUs are short;
-//! that is 1.3 to 1.4 of MCSCR's operations.
+//! threads then completes 0.8 of the operations that it completes when a single arrival polls, as where CPUs are short.
+//! That is 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
