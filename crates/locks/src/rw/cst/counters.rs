@@ -227,8 +227,8 @@ impl<M: Machine> Counters<M> {
             return false;
         }
         fence(Acquire); // Pairs with the Release of `heat`: `begin` comes first.
-        // Acquire here, and AcqRel below: a thread that asks at the same time, and wins the exchange, has not seen what
-        // other threads do once the first has asked.
+        // Acquire here, and AcqRel below: if several threads ask at the same time, the one that wins the exchange has
+        // not seen what threads do once the first has asked.
         let of = self.epoch().load(Acquire);
         if of == mine {
             return false;

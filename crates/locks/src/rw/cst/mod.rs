@@ -392,7 +392,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     fn destroy(state: &CstRwState<M>) {
-        // A lock that is held is left as it is: it is better to lose the block than its readers.
+        // A lock that is held is left as it is: it is better to lose the block than the readers that it counts.
         if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);
