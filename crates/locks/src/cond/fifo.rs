@@ -8,7 +8,7 @@
 //! first waiter off the queue. A broadcast takes all waiters off, and hands them to the mutex's lock as a [`Chain`];
 //! they go on sleeping there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is
 //! that of glibc's condition variable: a count of references, and the destroyer waits for it. The order in which
-//! signals call the waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out, the default,
+//! signals call the waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out (the default),
 //! or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
