@@ -54,7 +54,7 @@
 //!
 //! ## No permit is left beside a sleeping waiter
 //! **Theorem.** Let any number of threads be stopped, each at any instruction of a post or a wait. When all others have
-//! come to rest, and a waiter sleeps that is not stopped, there are at most as many permits as there are posts that are
+//! come to rest, and a waiter that is not stopped sleeps, there are at most as many permits as there are posts that are
 //! stopped, plus waiters that were called and then stopped. (Those permits are left in glibc's semaphore, too.) So n
 //! posts let n waiters go on, if n or more of the waiters run.
 //!
@@ -75,9 +75,9 @@
 //! that announces itself later sees the permit, because both are changes of `word`. So every waiter looks for a permit,
 //! after t, before it sleeps.
 //!
-//! After (b) and (c), in the end no waiter sleeps that had announced itself before; and none that did so after, as
-//! there were permits. So all posts ended in (a), each with a waiter of its own (a generation is called once). Each of
-//! these waiters has taken a permit since t, or was stopped. ∎
+//! After (b) and (c), in the end no waiter that had announced itself before sleeps; nor does one that did so after,
+//! because there were permits. So all posts ended in (a), each with a waiter of its own (a generation is called once).
+//! Each of these waiters has taken a permit since t, or was stopped. ∎
 //!
 //! Stopped threads cost time, though. While a thread is stopped at the list, each post looks at the nodes of all
 //! threads, and waiters are not called in the order that was chosen. A waiter that is stopped when it is called costs
