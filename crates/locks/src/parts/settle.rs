@@ -32,8 +32,8 @@ use crate::machine::{Machine, Patience, Word};
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
-/// How long (µs) a thread that waits for another one to settle naps. Settling takes a few instructions, but the thread
-/// that settles may have lost its CPU.
+/// How long (µs) a thread naps while it waits for another one to settle. Settling takes a few instructions, but the
+/// thread that settles may have lost its CPU.
 const PAUSE: u32 = 50;
 
 /// To be called before each use of the object. If this is the first use in this process, `reset` discards what threads

@@ -19,10 +19,11 @@
 //! A part's number is that of a NUMA node, or of whatever else the lock's parts stand for. If there are more than
 //! [`MOST`] of these, some share a part.
 //!
-//! **Blocks are not [queue nodes](crate::machine::node).** A thread with a stale handle may still write a hint into
-//! that node, which another thread uses by then ([`node`](crate::machine::node) lists all such stores). If the node
-//! were a part of a lock, the hint would overwrite the part's state, and the lock would let two threads in. So blocks
-//! have memory of their own kind, a pool of their own, and a [`Name`] that is not a [`Handle`](crate::machine::Handle).
+//! **Blocks are not [queue nodes](crate::machine::node).** A thread with a stale handle may still write a hint into the
+//! node that the handle names, although another thread uses the node by then ([`node`](crate::machine::node) lists all
+//! such stores). If the node were a part of a lock, the hint would overwrite the part's state, and the lock would let
+//! two threads in. So blocks have memory of their own kind, a pool of their own, and a [`Name`] that is not a
+//! [`Handle`](crate::machine::Handle).
 //!
 //! ## Invariants
 //! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange. A thread that loses the exchange

@@ -60,8 +60,8 @@
 //!    For the same reason, a node with a note in it belongs only to the waiter that finds the note.
 //! 3. `tail` is HELD only while the lock is held without a node, and then no waiter is culled. So a release whose CAS
 //!    (HELD -> 0) succeeds leaves no waiter behind.
-//! 4. A successor, once chosen, is in neither list, but before the rest of the main queue. Its link leads to that rest,
-//!    and is 0 iff the successor is the tail or the waiter behind it is linking itself.
+//! 4. A successor, once chosen, is in neither list; it stands before the rest of the main queue. Its link leads to that
+//!    rest, and is 0 iff the successor is the tail or the waiter behind it is linking itself.
 //! 5. A holder gives back its own node, and a node that it found ABANDONED. It does so when it has handed the lock
 //!    over, has freed it, or holds it with another node. A node with a note in it is given back by the waiter that
 //!    finds the note. By then no link names the node. (A sweep gives back ABANDONED nodes of the secondary queue as it

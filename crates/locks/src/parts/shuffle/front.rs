@@ -26,9 +26,10 @@
 //!    the next head, or the holder while there is no head. The first head is the thread that found the queue empty.
 //! 2. `head` is 0 before `tail` can become 0, and before an unlinked successor can adopt the front. So the next thread
 //!    at the front writes `head` without competition.
-//! 3. A node is given back by its own thread if that leaves from the front; once ABANDONED, by the thread that steps
-//!    over it at the front, or by a shuffler that takes it out of the middle; and by the successor that found [`LEFT`]
-//!    in its `next`. It is never given back while `tail` or a live `next` names it.
+//! 3. A node is given back by its own thread, if that thread leaves from the front. Once the node is ABANDONED, it is
+//!    given back by the thread that steps over it at the front, or by a shuffler that takes it out of the middle. And
+//!    it is given back by the successor that found [`LEFT`] in its `next`. It is never given back while `tail` or a
+//!    live `next` names it.
 //! 4. `next` of a node in the queue is written once by its successor (0 -> successor), and by the shuffler. The
 //!    shuffler changes only links of nodes that already have a successor, at or behind itself.
 //! 5. A holder that evicts a head first claims it, by (head = it) -> (head = 0). A head that leaves by time-out must
