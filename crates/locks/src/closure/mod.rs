@@ -27,8 +27,8 @@
 //! [`Request`]s. [`Delegate`] puts a value beside the lock, and takes closures.
 //!
 //! ## A request
-//! is on the stack of the thread that makes it. That thread does not go on before the request has been run. So a queue
-//! node can carry the request's address.
+//! A request is on the stack of the thread that makes it. That thread does not go on before the request has been run.
+//! So a queue node can carry the request's address.
 //!
 //! ## What holds for all of them
 //! 1. A request is run once, and no other request of that lock runs meanwhile. The thread that runs it is in

@@ -3,10 +3,10 @@
 //! What a thread waits with: one cache line for each waiting thread.
 //!
 //! A thread needs a node while it waits. In some locks (`mutex/shuffle/shfl`, `mutex/queue/qspin`, cohorts) it needs
-//! the node until it has acquired. In others (`mutex/queue/clh`, and [`queue::culling`](crate::parts::queue::culling)
-//! with `mcs`, `cna` and `mcscr`) it needs the node until it releases what it has waited for. So the number of nodes is
-//! bounded by the number of threads, and of locks held, plus the nodes that timed-out waiters left behind in a queue
-//! and that no thread has reached yet.
+//! the node until it has acquired the lock. In others (`mutex/queue/clh`, and
+//! [`queue::culling`](crate::parts::queue::culling) with `mcs`, `cna` and `mcscr`) it needs the node until it releases
+//! what it has waited for. So the number of nodes is bounded by the number of threads plus the number of locks held,
+//! plus the nodes that timed-out waiters left behind in a queue and that no thread has reached yet.
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. So a thread
 //! that acts on a stale handle reads a valid node. Every algorithm says which invariant keeps such a thread from
@@ -19,8 +19,8 @@
 //! serve in any other queue. So four words of a node are **hints, whatever the node is used for**:
 //! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at).
 //! Any value in them, at any moment, may cost time or a place in a queue, and nothing else. They are accessed Relaxed,
-//! no handle is kept in them, and a thread may take only a preference from them. (`native/tests/hints.rs` scribbles on
-//! them while every lock works.) These are all stores of the kind:
+//! no handle is kept in them, and a thread may base only a preference on them. (`native/tests/hints.rs` writes any
+//! values into them while each lock is in use.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |
 //! |---|---|---|---|
@@ -69,7 +69,7 @@ pub mod state {
     /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of the
     /// word may be what comes with the lock ([`HANDED`]).
     pub const HEAD: u32 = 2;
-    /// The bit at which a handle begins that comes with [`HEAD`].
+    /// The bit at which the handle that comes with [`HEAD`] begins.
     pub const HANDED: u32 = 4;
     /// [`HEAD`], asleep on the lock word.
     pub const NAPPING: u32 = 3;
@@ -85,7 +85,7 @@ pub mod state {
     pub const CLAIMED: u32 = 8;
     /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
     pub const AWAITED: u32 = 10;
-    /// The bit at which the generation begins that comes with [`CLAIMED`] and [`AWAITED`].
+    /// The bit at which the generation that comes with [`CLAIMED`] and [`AWAITED`] begins.
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may try for the mutex.
     pub const SIGNALED: u32 = 6;
@@ -140,11 +140,11 @@ pub struct Node<M: Memory> {
     pub numa: M::Word,
     /// [`Memory::epoch`] when it queued.
     pub epoch: M::Word,
-    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
-    /// ([`WALKING`]).
+    /// Shuffling: its place in its group (0: in none), whether it is the shuffler ([`SHUFFLER`]), and whether it is
+    /// walking ([`WALKING`]).
     pub batch: M::Word,
-    /// A hint, in [`Time::micros`](crate::machine::Time::micros). When it became the head; where releases pass over
-    /// waiters that do not run, when its thread last published that it runs.
+    /// A hint, in [`Time::micros`](crate::machine::Time::micros). When it became the head; or, where releases pass over
+    /// waiters that do not run: when its thread last published that it runs.
     pub since: M::Word,
     /// A hint. How many releases have passed this head over.
     pub passes: M::Word,

@@ -1,6 +1,7 @@
 //! # Futex readers-writer lock: one counter, on which all waiters sleep
 //!
-//! The simplest readers-writer lock of the project: one counter and two flags. Take it to compare with.
+//! The simplest readers-writer lock of the project: one counter and two flags. Take it as a baseline to compare others
+//! with.
 //!
 //! **Problem.** A readers-writer lock for any number of threads should cost one atomic operation without contention,
 //! and take a page of code. **Idea.** There is a counter of readers, and flags that say whether readers or writers
@@ -28,7 +29,7 @@
 //! | | 1 WAITING | a writer may sleep on `count` |
 //! | | 2 ASLEEP | a reader may sleep on `count` |
 //! | | 3… | readers |
-//! | `writers` | | how many writers wait; read by readers that keep out because of waiting writers |
+//! | `writers` | | how many writers wait; read by readers that stay out because of waiting writers |
 //!
 //! ## Invariants
 //! 1. Only the thread that has changed `count` from no WRITER and no readers to WRITER holds the lock for writing.
@@ -45,8 +46,8 @@
 //! |---|---|---|---|
 //! | `count` CAS that acquires | Acquire | the releases | sees the last section |
 //! | `count` CAS that releases | Release | both | hands over this section |
-//! | `count` or, to read; and, to give up | AcqRel | each other | invariant 4 |
-//! | `count` or, to write; `writers` | Relaxed | – | order nothing, except by invariant 4 |
+//! | `count` or, by a reader; `count` and, by a writer that gives up | AcqRel | each other | invariant 4 |
+//! | `count` or, by a writer; `writers` | Relaxed | – | order nothing, except by invariant 4 |
 //!
 //! **Cannot:** be fair. If readers are preferred, which is the default, they make writers starve; if writers are, the
 //! reverse.
@@ -63,7 +64,7 @@ const ASLEEP: u32 = 1 << 2;
 const READER: u32 = 1 << 3;
 const FULL: u32 = 1 << 31;
 
-/// The stock readers-writer lock.
+/// The futex readers-writer lock.
 pub struct FutexRw;
 
 /// The state of one lock.
@@ -164,8 +165,8 @@ impl<M: Machine> FutexRwState<M> {
         Ok(())
     }
 
-    /// A writer gives up: readers that keep out because of it must not do so for ever. Other waiting writers set their
-    /// flag again.
+    /// A writer gives up: readers that stay out because of it must not stay out for ever. Other waiting writers set
+    /// their flag again.
     fn stop_waiting(&self) {
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
         let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`shfl`] | `shfl-rw`: one counter, and one queue for readers and writers, which waiters reorder |
 //! | [`cst`] | `cst-rw`: distributed counters, one for each NUMA node or part of it, in a side block that is made when readers meet |
-//! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the stock lock |
+//! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the simplest one |
 //!
 //! ## Which thread goes first
 //! If readers never wait for a waiting writer, writers starve. If readers always wait for one, a deadlock is possible:

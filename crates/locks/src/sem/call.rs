@@ -9,8 +9,8 @@
 //!   any ──the waiter leaves──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
 //! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced
-//! itself. So a thread that was stopped in the middle of calling a waiter neither calls nor notifies the next waiter
-//! that uses the node.
+//! itself. So a thread that was stopped while it called a waiter neither calls nor notifies the next waiter that uses
+//! the node.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -37,7 +37,7 @@ pub(super) fn is_listed(seen: u32) -> bool {
     seen & LISTED != 0
 }
 
-/// Whether both are states of one waiter in one call.
+/// Whether both are states of the same waiter during the same call.
 fn is_same_call(now: u32, called: u32) -> bool {
     (now ^ called) & !LISTED == 0
 }
@@ -138,7 +138,8 @@ pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
         }
         return;
     }
-    // This reads the list without being at it. A node that now serves in a lock's queue links to its successor there.
+    // This thread reads the list without being at it. A node that now serves in a lock's queue links to its successor
+    // there.
     for _ in 0..NEAR {
         let Some(handle) = here else { break };
         if call::<M>(handle, semaphore, true) {

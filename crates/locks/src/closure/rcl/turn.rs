@@ -64,8 +64,8 @@ const fn given(turn: u32, to: Option<u32>) -> u32 {
 pub struct Worker<M: Machine> {
     /// Odd: inside a section. It changes with each section that begins or ends.
     pub(super) at: M::Word,
-    /// The same, for the worker's own thread, which then need not read `at`: that would keep loom from trying what
-    /// others see there.
+    /// The same, for the worker's own thread, which then need not read `at`. If it read `at`, loom would not try all
+    /// that other threads may see there.
     steps: M::Word,
     /// The number of the client whose request it runs.
     pub(super) slot: M::Word,

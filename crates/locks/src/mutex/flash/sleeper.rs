@@ -3,19 +3,20 @@
 //! Sleepers sleep on `calls`, in the kernel's order, which is the order of their arrival. A release that ends the
 //! section of a head calls one of them to be the next head.
 //!
-//! **If the called sleeper gets no CPU**, which takes long where many threads want one, releases call another after
-//! each `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it
-//! contends like the head, and passes no place on. Otherwise it would sleep again, behind all others. The same happens
-//! to a called sleeper if a thread that was about to sleep has taken the place.
+//! **If the called sleeper gets no CPU** for long, because many threads want one, releases call another after each
+//! `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it contends
+//! like the head, and passes no place on. Otherwise it would sleep again, behind all others. A called sleeper also
+//! becomes an extra head if a thread that was about to sleep has taken the place.
 //!
 //! Extra heads contend in no order, so there should be few. A sleeper becomes one if it was woken, not merely about to
-//! sleep, and there was a call since it fell asleep. Calls wake sleepers, and else only a broadcast, once, and signals.
+//! sleep, and there was a call since it fell asleep. Apart from calls, only a broadcast (once) and signals wake
+//! sleepers.
 //!
-//! **If the head does not run**, no release calls a sleeper, and no thread notices it. So each sleeper wakes up by
-//! itself, later than its turn should have come, and each next time after twice as long. It looks whether there was a
-//! call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
-//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, until what it reads is a lock whose
-//! head does not wait for a release. Then it becomes a second head.
+//! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
+//! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
+//! there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
+//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, unless what it reads is a lock whose
+//! head does not wait for a release. In that case it becomes a second head.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
@@ -114,8 +115,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Takes the place of the head, if it is free, or if there was no call and the head does not wait for a release. A
-    /// sleeper that was called, but finds the place taken, becomes an extra head: it would sleep again behind all
-    /// others. Returns which place it has; then it is no longer counted.
+    /// sleeper that was called, but finds the place taken, becomes an extra head: otherwise it would sleep again,
+    /// behind all others. Returns which place it has; then it is no longer counted.
     fn take_place(&self, uncalled: bool, called: bool) -> Option<Place> {
         loop {
             let seen = self.state();

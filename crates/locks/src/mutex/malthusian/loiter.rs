@@ -14,9 +14,9 @@
 //! appendix A.1.
 //!
 //! **Departures.**
-//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time, for
-//!    one spin budget, in the way of a waiter that contends for the holder's word: each polling thread occupies a CPU
-//!    that the holder may need.
+//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time. It
+//!    polls for one spin budget, like a waiter that contends with the holder for its word. The reason is that each
+//!    polling thread occupies a CPU that the holder may need.
 //! 2. The paper delays the wake-up of the standby thread, to see whether another thread takes the lock meanwhile. Here
 //!    the memory of the lock may be freed after the release, so the releaser cannot look again. Instead the word counts
 //!    the polling arrivals. While there are any, a release leaves the standby thread asleep, because one of them is the
@@ -72,8 +72,8 @@
 //! MCSCR's operations, with a working set of 9 threads; MCSCR's is 5 ([fidelity](../fidelity.md)). With `spinners=4`
 //! all 32 threads circulate, and it completes half. Where threads do nothing outside, and sections are shorter than 1
 //! µs, eight polling arrivals disturb the holder more than one. On two sockets of 18 cores, `kvmap` with 4 or 18
-//! threads then completes 0.8 of the operations that it completes with a single arrival that polls as where CPUs are
-//! short; that is 1.3 to 1.4 of MCSCR's operations.
+//! threads then completes 0.8 of the operations that it completes when a single arrival polls, as where CPUs are short.
+//! That is 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
@@ -93,7 +93,8 @@
 //! 1. The thread that changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
 //! 2. SLEEPS, IMPATIENT and GRANTED refer to the holder of the inner lock, of which there is one.
 //! 3. GRANTED is set only by a compare-and-swap of a word that is IMPATIENT. IMPATIENT is cleared only by a
-//!    compare-and-swap of the standby thread, or by that one. So a grant finds a standby thread that has not left.
+//!    compare-and-swap of the standby thread, or by the one that sets GRANTED. So a grant finds a standby thread that
+//!    has not left.
 //! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, except for the wake of an
 //!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
@@ -259,7 +260,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             let mut taken = false;
             M::spin_until(self.word, Relaxed, patience, |seen| {
                 if seen & GRANTED == 0 && seen & COUNT != 0 {
-                    return W::PARKS; // A waiter that sleeps is woken, or looks again.
+                    return W::PARKS; // A waiter that sleeps is woken; one that cannot sleep looks again.
                 }
                 taken = self.try_take(seen);
                 taken
@@ -305,7 +306,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn lock_slow<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let stamp = M::stamp();
         self.settle();
-        // The inner lock counts acquisitions, those that find it held as contended, and its own time-outs.
+        // The inner lock counts acquisitions and its own time-outs. It counts an acquisition as contended if it finds
+        // the lock held.
         if self.arrive() {
             M::trace(Event::Acquire);
             M::trace(Event::Contended);

@@ -1,7 +1,7 @@
 //! # MCSCR: an MCS lock that restricts concurrency
 //!
 //! MCSCR is an MCS lock that lets only a few threads circulate, and keeps surplus waiters apart. **Use it** when many
-//! threads want the lock, their sections compete for a shared cache, and a wait now and then may be long.
+//! threads want the lock, their sections compete for a shared cache, and an occasional long wait is acceptable.
 //! **Rather not** when each wait must be short.
 //!
 //! **Problem.** Threads beyond those that keep a lock busy make the program slower: each brings its own data into the
@@ -57,11 +57,11 @@
 //!   nothing under `wait=park`, and under `stp` it concerns the first microseconds of a wait.
 //! - Work conservation holds except for evicted waiters: the lock may be free while evicted threads, none of which
 //!   runs, wait. The first of them to run takes it.
-//! - Every waiter is served that runs when its turn comes. Even the eldest may be evicted, and is then the youngest.
+//! - Every waiter that runs when its turn comes is served. Even the eldest may be evicted, and is then the youngest.
 //!
 //! The option is for `wait=spin` where each thread cannot be sure of a CPU. With eight threads on four simulated CPUs,
 //! about ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with
-//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time only costs.
+//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time is pure cost.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling), and: `prev` of a passive node names the next newer one,

@@ -22,7 +22,7 @@
 //! 3. Each turn of a node ends with its eldest sleeper, if it has any. So n sleepers are served within n turns.
 //! 4. The paper's waiters sleep when another task wants their CPU. Here a thread cannot find out which tasks wait for
 //!    its CPU. So waiters poll for the spin budget, and then for 10 ms at most, as long as no waiter of the process has
-//!    lately lost its CPU.
+//!    lost its CPU lately.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
@@ -47,8 +47,8 @@
 //! ## Invariants (beside those of `cohort` and `queue::k42`)
 //! 1. The list of sleepers is read and written by the holder of the local lock only. A node in it is in no other queue.
 //!    The node's thread changes the state from PARKED to ABANDONED, and nothing else.
-//! 2. When a sleeper from the list is granted the local lock, its node stands before the main queue: either the part's
-//!    `next` names the first of that queue, or will, and the sleeper's node says MOVED; or the sleeper's node is the
+//! 2. When a sleeper from the list is granted the local lock, its node stands before the main queue. Either the part's
+//!    `next` names the first of that queue, or will, and the sleeper's node says MOVED. Or the sleeper's node is the
 //!    tail.
 //!
 //! ## Orderings (beside those of `cohort` and `queue::k42`)

@@ -6,14 +6,14 @@
 //! outnumber CPUs.
 //!
 //! **Problem.** The kernel's lock serves waiters in the order of arrival, wherever they run. So the lock, and the data
-//! that it protects, move from socket to socket at almost every hand-off. And the lock must stay in its four bytes.
-//! **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA node, and
-//! culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue, which is
-//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
+//! that it protects, move from NUMA node to NUMA node at almost every hand-off. And the lock must stay in its four
+//! bytes. **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA
+//! node, and culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue,
+//! which is handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
 //! **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two queues,
 //! `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
 //! [`line`](crate::mutex::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the mailing-list
-//! thread asked for after it: Long's time limit (`stay=`), his limit of the scan once the lock is free (`scan=`),
+//! thread asked for after it: Long's time limit (`stay=`), his limit on the scan once the lock is free (`scan=`),
 //! Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own
 //! patch (`kernel/`).
 //!
@@ -272,7 +272,7 @@ fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<
     Order::NotUpTo(last)
 }
 
-/// One step. Then the first waiter is to have the front, on whichever node it is, unless it waits alone and is not
+/// One step. After it, the first waiter is to have the front, whichever node it is on, unless it waits alone and is not
 /// preferred.
 fn step<M: Machine>(front: Handle) -> Order {
     match set_aside_first::<M>(front) {

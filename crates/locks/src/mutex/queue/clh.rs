@@ -2,8 +2,8 @@
 //!
 //! A queue lock that serves threads in the order in which they came. Its release takes the same few steps whatever the
 //! waiters do. **Use it** where you would use `mcs`, and a release must never depend on a thread that is joining.
-//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Either
-//! costs an additional atomic exchange with the node that the thread keeps.
+//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Both
+//! cost an additional atomic exchange, of the word in which the thread keeps a spare node.
 //!
 //! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a
 //! releaser may have to wait for that. **Idea.** No thread links itself. A waiter remembers which node it found at the
@@ -233,7 +233,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             RELEASED => return Before::Released,
             state::ABANDONED => match Handle::from_word(node.prev.load(Relaxed)) {
                 Some(prior) => return Before::Gone(prior),
-                None => return Before::Released, // Not reached: a leaver has a predecessor.
+                None => return Before::Released, // Not reached: a waiter that leaves has a predecessor.
             },
             _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
                 // PARKED -> WAITING: the next thread that waits on that node says again that it sleeps. If the exchange

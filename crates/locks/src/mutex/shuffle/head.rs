@@ -33,7 +33,7 @@ pub(super) enum Contended {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    /// Contends for the word as the head, until it is won (`holding`: it already is). Then leaves the queue.
+    /// Contends for the word as the head, until it has won the word (`holding`: it already has). Then leaves the queue.
     pub(super) fn contend<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,

@@ -27,10 +27,10 @@
 //!    woken. The head sleeps on the word, every other waiter on its own node.
 //! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser
 //!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
-//!    head that is not running cannot ask. A reservation that is not taken becomes stale, because the head may be
-//!    frozen. Then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the
-//!    lock, and the lock would stand still most of the time. So a head there waits for eight times as long as the lock
-//!    stood still lately, unless it has queued for 50 ms.
+//!    head that is not running cannot ask. The head may be frozen. So a reservation that is not taken becomes stale,
+//!    and then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the lock,
+//!    and the lock would stand still most of the time. So there a head waits for eight times as long as the lock stood
+//!    still lately, unless the head has queued for 50 ms.
 //! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
@@ -40,7 +40,7 @@
 //!    sleep, the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the
 //!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
 //!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
-//!    behind it. A waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too
+//!    behind it. Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
 //!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
 //!    program may end while threads are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
@@ -79,7 +79,7 @@
 //!    asleep. A head that slept there acquires with 2. (Others may, too.)
 //! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex
 //!    addresses.
-//! 4. If a thread sleeps on the word, it is 2, or a wake-up is on its way.
+//! 4. If a thread sleeps on the word, the word is 2, or a wake-up is on its way.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

@@ -1,7 +1,7 @@
 //! # Waiting in a ShflLock's queue
 //!
 //! The wait from the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the
-//! turn, and what a waiter may do that wakes up before its turn. See [`shfl`](super::shfl), departures 4 and 5.
+//! turn, and what a waiter that wakes up before its turn may do. See [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -95,7 +95,8 @@ impl<M: Machine> Lock<'_, M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: this thread has the lock. Returns whether.
+    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: then this thread has the lock. Returns
+    /// whether it has.
     pub(super) fn revoke_stale_grant(&self) -> bool {
         let head = self.queue.head.load(Acquire) & !BESIDE;
         let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
@@ -108,9 +109,10 @@ impl<M: Machine> Lock<'_, M> {
         taken
     }
 
-    /// The holder, which has won the lock out of turn, evicts the head if that does not run. The head does not run if
-    /// it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be asleep
-    /// also the kernel. No other waiter may look for the lock by itself. So the holder's release wakes another sleeper.
+    /// The holder, which has won the lock out of turn, evicts the head if the head does not run. The head does not run
+    /// if it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be
+    /// asleep also the kernel. It may be that no other waiter looks for the lock by itself. So the holder's release
+    /// wakes another sleeper.
     pub(super) fn evict_idle_head(&self, revoked: bool) {
         let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         let node = waiter.node::<M>();

@@ -15,8 +15,8 @@
 //! ## State, invariants, orderings
 //! None: neither word nor queue is accessed, no thread is kept out, and nothing is ordered.
 //!
-//! **Cannot:** exclude any thread. No program can be run under it, and simulations with one thread only. The tests that
-//! every lock must pass leave it out.
+//! **Cannot:** exclude any thread. No program can be run under it, and only simulations with a single thread can. The
+//! tests that every lock must pass leave it out.
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};

@@ -89,7 +89,7 @@ fn is_claimed<M: Machine>(word: u32) -> bool {
 /// The spinlock.
 pub struct Polite;
 
-/// free -> held, if it is free, and holds no claim that lasts, except `claim` (0: none).
+/// free -> held, if the word is free and holds no claim that still lasts, except `claim` (0: none).
 fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
     let mine = claim != 0 && seen == claim;
     !is_held(seen)

@@ -106,7 +106,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
         chain.park_first::<M>(claim);
     }
 
-    /// 0 -> 2, sleeping while it is not 0, whichever lock it is.
+    /// 0 -> 2, sleeping while it is not 0. All locks of this kind do the same.
     unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.

@@ -13,8 +13,8 @@
 //! | [`place`](Admission::place): where does this waiter belong? | none: each policy must answer |
 //! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user sets (`ahead=`) |
 //!
-//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` writes another one, step by
-//! step.
+//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` shows how to write another one,
+//! step by step.
 //!
 //! **Bounded, whatever the policy says.** A waiter that was put behind the shuffler is in its group. At `shuffles=`
 //! members the group is closed: then no waiter is moved until the queue has reached a waiter in no group. So the first

@@ -7,8 +7,8 @@
 //! each other hold the lock at the same time. Writers that follow each other leave the readers' copies of the data
 //! alone for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
 //!
-//! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into the node what its
-//! thread wants.
+//! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into each node what the
+//! node's thread wants.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -34,7 +34,7 @@ impl Admission for RolesApart {
         }
     }
 
-    /// Readers next to each other come in directly after each other.
+    /// Readers that stand next to each other in the queue enter one directly after another.
     #[inline]
     fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
         if tuned != 0 && shuffler.role.load(Relaxed) == READS { u32::MAX } else { tuned }

@@ -1,7 +1,7 @@
 //! # The culling queue: a queue whose holder may move waiters to a secondary queue
 //!
 //! The queue of `mcs`, `mcs-tp`, `cna`, `mcscr` and `mcscrn`. Take it for a lock that prefers some waiters to others
-//! and keeps the others in a second list.
+//! and keeps the others in a secondary queue.
 //!
 //! **Problem.** A strict queue serves the waiter that came first, wherever it runs and however many threads run
 //! already. A lock that prefers some waiters must keep the others somewhere, lose none of them, and become free only
@@ -60,8 +60,8 @@
 //!    For the same reason, a node with a note in it belongs only to the waiter that finds the note.
 //! 3. `tail` is HELD only while the lock is held without a node, and then no waiter is culled. So a release whose CAS
 //!    (HELD -> 0) succeeds leaves no waiter behind.
-//! 4. A successor, once chosen, is in neither list, but before the rest of the main queue. Its link leads to that rest,
-//!    and is 0 iff the successor is the tail or the waiter behind it is linking itself.
+//! 4. A successor, once chosen, is in neither list; it stands before the rest of the main queue. Its link leads to that
+//!    rest, and is 0 iff the successor is the tail or the waiter behind it is linking itself.
 //! 5. A holder gives back its own node, and a node that it found ABANDONED. It does so when it has handed the lock
 //!    over, has freed it, or holds it with another node. A node with a note in it is given back by the waiter that
 //!    finds the note. By then no link names the node. (A sweep gives back ABANDONED nodes of the secondary queue as it
@@ -70,10 +70,10 @@
 //! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
 //!    wakes an address.
 //! 7. In a forked child, all of the parent's nodes come before the child's. If the holder at the fork has kept a node,
-//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and them with
-//!    it. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which then names
-//!    a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and writes
-//!    `front`.
+//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and with it
+//!    the others. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which
+//!    then names a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and
+//!    writes `front`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -88,7 +88,7 @@
 //! | `tail` load before a choice | Relaxed | – | a hint: a waiter that has just joined may be overlooked until the next release |
 //! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
 //! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written the node's links for the last time |
-//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
+//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaving waiter's last look comes before the node's next use |
 //!
 //! No checker can distinguish the links' orderings, or that of the last row, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.

@@ -11,8 +11,8 @@ use crate::machine::{Handle, Machine, Word};
 
 const HANDLE: u32 = Handle::LIMIT - 1;
 const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
-/// No link has all of these bits set. A word that may hold a link or something else, beside a handle, sets them for the
-/// latter.
+/// No link has all of these bits set. If a word that may hold a link holds a handle for another purpose, all of these
+/// bits are set.
 pub const NO_LINK: u32 = !HANDLE;
 /// NUMA nodes from this number on do not fit into a link: their number is read from the queue node.
 const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;

@@ -27,7 +27,7 @@ const HOLDING: u32 = 1 << 29;
 /// The bits of an epoch that are kept there.
 const EPOCH: u32 = 0xffff;
 /// How long (µs) that reader waits for its turn, at most. If very many readers meet, most of them wait in the queue, as
-/// it would have done.
+/// this one would have done.
 const IN_LINE: u32 = 1_000;
 /// How long (µs) it then waits for readers to leave. New readers are kept out meanwhile.
 const PATIENCE: u32 = 100;
@@ -115,7 +115,7 @@ impl<M: Machine> CstRwState<M> {
     #[cold]
     pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
-            return; // Another thread is about to.
+            return; // Another thread is about to do so.
         }
         let index = Side::of(&self.side).or_else(|| self.make_index());
         let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
@@ -146,12 +146,12 @@ impl<M: Machine> CstRwState<M> {
         Some(index)
     }
 
-    /// In a forked child, forgets a reader that was about to switch: it does not exist.
+    /// In a forked child, forgets a reader that was about to switch: it does not exist there.
     pub(super) fn forget_who_made(&self) {
         if M::epoch() == FIRST_EPOCH {
             return;
         }
-        let heat = self.heat.load(Acquire); // What a fork left, or a thread of this process.
+        let heat = self.heat.load(Acquire); // Written before the fork, or by a thread of this process.
         let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
         if (MAKING..STANDALONE).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
             self.base.release();

@@ -51,9 +51,9 @@
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and
-//!    back. Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter,
-//!    knows by `heat` on what holders count.
+//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and back.
+//!    Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter, knows
+//!    from `heat` where holders are counted.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
 //!    `base`; or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
 //! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later
@@ -74,7 +74,7 @@
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
 //! | `heat` = STANDALONE; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
-//! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and no orphan where that one's process writes |
+//! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and does not take a writer of its own process for an orphan |
 //!
 //! For `side` and its parts see [`side`](crate::parts::side); for the word on which a writer sleeps,
 //! [`counters`]. No checker can distinguish the Release with which a writer opens a counter from
@@ -193,7 +193,7 @@ impl<M: Machine> CstRwState<M> {
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
             if moved() || until.is_some_and(|deadline| M::expired(&deadline)) {
-                return false; // It has moved to where no reader can come in this way, or it is late.
+                return false; // This thread is now on a part where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
             M::relax(BREAK);
@@ -347,7 +347,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
         match state.side() {
             Some(side) if how == Reader::Again && state.read_again(side, until) => return Ok(()),
-            // The reader has met itself.
+            // The reader that it met was itself.
             None if how == Reader::Again => state.forget_meetings(),
             None if state.is_due() => state.count_distributed::<W>(until),
             _ => {}
@@ -403,7 +403,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     unsafe fn destroy(state: &CstRwState<M>) {
-        // A lock that is held is left as it is: it is better to lose the block than its readers.
+        // A lock that is held is left as it is: it is better to lose the block than the readers that it counts.
         if state.side.load(Relaxed) != 0 && !state.is_held() {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);

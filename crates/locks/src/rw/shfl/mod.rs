@@ -19,7 +19,7 @@
 //! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
 //!    test and set, and only the head of the queue may contend for it. So a release is one store, after which nothing
 //!    is accessed.
-//! 2. *Readers count themselves first, and look then*: one addition, which cannot fail under contention as a
+//! 2. *Readers count themselves first, and then look*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
 //!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running
@@ -47,7 +47,7 @@
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`WRITER`] | a thread that acquires for writing | its release | held for writing |
-//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; a thread that finds it stale | new readers stay out |
+//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves, or sleeps; a thread that finds it stale | new readers stay out |
 //! | [`BAR_WRITERS`] | the head, overdue | the same | new writers stay out |
 //! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the release that wakes the head; the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
 //! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
@@ -58,9 +58,9 @@
 //!
 //! ## Invariants (beside those of `front`)
 //! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
-//! 2. A thread that adds a reader while neither WRITER nor a bar that it must respect is set holds the lock for reading
-//!    until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and
-//!    takes it out again.
+//! 2. If a thread adds a reader while neither WRITER nor a bar that it must respect is set, it holds the lock for
+//!    reading until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds
+//!    nothing, and takes it out again.
 //! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then.
 //!    Or a writer moves it there, and sets SLEEPER before it releases.
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that

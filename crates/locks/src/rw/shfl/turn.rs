@@ -248,7 +248,7 @@ impl<M: Machine> ShflRwState<M> {
         admitted
     }
 
-    /// A thread that has won out of turn evicts the head if that does not run.
+    /// A thread that has won out of turn evicts the head if the head does not run.
     fn evict_idle_head(&self, want: Want) {
         let Some(head) = self.live_head().filter(|head| self.is_idle(head.node::<M>())) else { return };
         let onto = want.writes().then_some(&self.count);
@@ -267,7 +267,7 @@ impl<M: Machine> ShflRwState<M> {
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = me.node::<M>();
         while !self.queue.unname(me) {
-            // Another thread is evicting this one, or takes that back.
+            // Another thread is evicting this one, or is giving that up.
             let gone = |seen| seen == state::EVICTED;
             if M::spin_until(&node.state, Acquire, crate::machine::Patience::Budget, gone).is_some() {
                 M::give_node(me);

@@ -9,7 +9,7 @@
 //! hand-off. **Idea.** Each NUMA node has a **local** lock, and there is one **global** lock. A thread acquires its
 //! node's local lock, then the global lock. A releaser looks for waiters of its own node. If there is one, the releaser
 //! hands the local lock to it *with the global lock*. So the threads of a node are a *cohort* that keeps the global
-//! lock for a while. Any two locks will do if a thread other than the owner may release the global one, and if the
+//! lock for a while. Any two locks will do if a thread other than its holder may release the global one, and if the
 //! local one can detect waiters. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and TOPC 1(2), 2015:
 //! `C-BO-MCS`, `C-TKT-TKT`, `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7. The partitioned
 //! ticket lock: Dice, SPAA 2011.

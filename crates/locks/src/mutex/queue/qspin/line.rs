@@ -1,8 +1,8 @@
 //! # The queue behind the word
 //!
 //! The list of waiters behind the word of [`qspin`](super) and [`qspin-cna`](crate::mutex::numa::qspin_cna). It is
-//! MCS's list. But what its head hands on is not the lock but the **front**: the right to be next. So no holder of the
-//! lock keeps a node. A [`Succession`] decides which waiter follows.
+//! MCS's list. But its head does not hand on the lock. It hands on the **front**: the right to be next. So no holder of
+//! the lock keeps a node. A [`Succession`] decides which waiter follows.
 //!
 //! ```text
 //!   word: LOCKED | tail ───────────────────────────┐
@@ -15,13 +15,13 @@
 //! ## Invariants
 //! 1. At most one node is HEAD, or the front belongs to the thread whose node has just been HEAD. Only that thread
 //!    writes the links of nodes before the tail, and what the front carries ([`Succession`]).
-//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). The
-//!    second of the two sees the first: a joiner that finds LEFT owns the node, what it carries, and the front. So no
-//!    thread waits for a joiner that has not linked itself.
+//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the thread that has the front and leaves (0 ->
+//!    [`LEFT`]). The second of the two sees the first: a joiner that finds LEFT owns the node, what it carries, and the
+//!    front. So no thread waits for a joiner that has not linked itself.
 //! 3. A node is given back by the thread that passed the front on from it: its own thread, or, once it is ABANDONED,
 //!    the thread that found it so. Or by the joiner that found LEFT. Then no link and no tail names it.
-//! 4. After a thread has made a successor HEAD, it touches neither lock nor node, except that it wakes an address;
-//!    unless it holds the lock.
+//! 4. After a thread has made a successor HEAD, it touches neither lock nor node, unless it holds the lock. It may
+//!    still wake an address.
 //! 5. Where waiters do not sleep, the link to a waiter that may give up, or that a condition variable has put to sleep,
 //!    does not say where that waiter is.
 //!
@@ -111,7 +111,7 @@ impl<M: Machine> Line<'_, M> {
         left::of(self.word)
     }
 
-    /// vacant -> LOCKED. Whether it was vacant.
+    /// vacant -> LOCKED. Returns whether it was vacant.
     pub fn try_take(self) -> bool {
         let mut seen = self.word.load(Acquire);
         while is_vacant::<M>(seen) {
@@ -276,7 +276,7 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Gives the front to a waiter. Whether it was still there.
+    /// Gives the front to a waiter. Returns whether the waiter was still there.
     ///
     /// Usually by an exchange, which says whether the waiter was still there, and whether it sleeps. The caller, which
     /// is about to enter its section, has to wait for the result. Where waiters do not sleep, a waiter whose link says
