@@ -32,6 +32,7 @@ pub mod options;
 pub mod order;
 mod place;
 pub mod polling;
+mod tuned;
 mod waiting;
 mod word;
 
@@ -40,6 +41,7 @@ pub use listen::Listen;
 pub use memory::{Beside, FIRST_EPOCH, Handle, Local, Memory};
 pub use options::Tunables;
 pub use place::{READER_PARTS, Topology, reader_part_of};
+pub use tuned::{Options, Tuned};
 pub use waiting::{LONG_AGO, Look, Patience, SLEEP_COST, Unparked, Waiting};
 pub use word::{ConstWord, Word};
 
@@ -57,7 +59,8 @@ pub unsafe trait Machine: Waiting + Topology + Listen {
     /// A pseudo-random number.
     fn random() -> u32;
 
-    /// The user's settings; the defaults, unless the machine has others.
+    /// The options of the lock: those that the user chose for the process, or its own if it is on [`Tuned`]; the
+    /// defaults, unless the machine has others.
     fn tunables() -> &'static Tunables {
         &Tunables::DEFAULT
     }
