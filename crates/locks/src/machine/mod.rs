@@ -17,8 +17,8 @@
 //! A machine must define 19 functions; the others have a default. [`polling`] has rules for those that really poll.
 //!
 //! All shared state is made of 32-bit words. A [`Handle`], not a pointer, names a queue node: an index into a
-//! type-stable pool, see [`Node`](node::Node). So a lock's whole state is four to twelve bytes. A stale handle names,
-//! at worst, a node that another thread uses now, never freed memory.
+//! type-stable pool, see [`Node`](node::Node). So a lock's whole state is four to twenty bytes, beside the
+//! [blocks](block) of some. A stale handle names, at worst, a node that another thread uses now, never freed memory.
 
 #[cfg(test)]
 pub(crate) mod bench;

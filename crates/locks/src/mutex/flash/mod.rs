@@ -73,7 +73,8 @@
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
-//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
+//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap after which none is counted clears it. (It may be
+//!    the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
 //!    extra head has none: it takes no place along, and passes none on.
 //! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head

@@ -11,10 +11,10 @@
 //! whenever the holder finds no waiter of its own NUMA node. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*,
 //! EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
 //!
-//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). The holder keeps a node only while there
-//! is a secondary queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names
-//! its head. There is no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it
-//! takes 8 bytes; the paper's takes one word.
+//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). A holder keeps its node only if it has
+//! waited, and only such a holder has a secondary queue. The node's state names the tail of the secondary queue, where
+//! the paper's `spin` word names its head. There is no `secTail`, because the list is circular. The lock names the
+//! holder's node, or the first waiter, so it takes 8 bytes; the paper's takes one word.
 //! 1. The holder's NUMA node ("my socket" in the paper) is the one on which the releaser runs now, not the one on which
 //!    it queued.
 //! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment

@@ -53,7 +53,7 @@
 //! | `tail` CAS HELD -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
 //! | `next` exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
-//! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
+//! | `state` exchange -> HEAD | AcqRel | `state` load in `wait::turn`, Acquire; ABANDONED there, Release | hands over this section; takes the node of a waiter that has given up, after that waiter's last look at it |
 //!
 //! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.

@@ -39,7 +39,8 @@
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
-//! | below STANDALONE | how often readers have met | `base` for reading | `base` for writing |
+//! | below 2^30 | how often readers have met | `base` for reading | `base` for writing |
+//! | from there to STANDALONE | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
 //! | STANDALONE | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
@@ -49,6 +50,17 @@
 //! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child |
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
+//!
+//! ## The bound
+//! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections: a thread has the lock after at
+//! most **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
+//!
+//! *Why.* Threads wait on `base`. While the counters are in use, a writer that has acquired `base` first waits until
+//! the readers have left the counters: one more section, and the time until it runs. It holds `base` meanwhile, so its
+//! hold of `base` counts as two sections. No reader comes in by a counter then, except those that pass: they have
+//! waited for T, 2 T and so on up to 1,024 T, as under `shfl-rw`. So the same limit applies: if r threads read and
+//! r · s is 1,024 T or more, readers can keep a writer out without end. A reader that is about to switch to the
+//! counters spends 1.1 ms on that, at most.
 //!
 //! ## Invariants
 //! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and back.
