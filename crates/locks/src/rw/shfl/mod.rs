@@ -59,15 +59,14 @@
 //! ## The bound
 //! Let n other threads use the lock, each with sections of at most s. Let T be `bound=`, and let d be the longest time
 //! until a thread that was woken runs. (With `wait=spin`, d is 5 ms, for which a head polls before it looks at the
-//! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + T + p · s**, where p is
+//! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + 2 T + p · s**, where p is
 //! the number of readers that pass a waiting writer meanwhile (departure 4; `rw_passed` in the statistics), if
 //! - woken threads run, and threads do not stop;
-//! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it;
-//! - later arrivals are not put before it (`shuffles=0`); otherwise add N · `shuffles=` to n on N NUMA nodes. Writers,
-//!   and the readers of each node, are a group each.
+//! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
 //!
-//! *Why.* With too few CPUs, a thread competes for T before it queues. A waiter becomes head when the head before it
-//! acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a writer
+//! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
+//! before it ([`RolesApart`]). From then on at most n waiters are before it. A waiter becomes head when the head before
+//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a writer
 //! against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to the
 //! counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then only
 //! the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head follows

@@ -156,7 +156,8 @@ impl<M: Machine> ShflRwState<M> {
         node.prepare(state::WAITING);
         // `join` publishes it, with the rest.
         node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed);
-        node.check_at.store(0, Relaxed); // So does it this.
+        node.check_at.store(0, Relaxed); // So does it this,
+        node.queued_at.store(M::micros(), Relaxed); // and this.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
             return self.wait_turn::<W, P>(me, behind, wait, until);
