@@ -1,8 +1,8 @@
 //! Every lock of the catalogue lets one thread at a time to data that is not atomic, on a machine of plain atomics.
 //!
-//! Natively this shows little. Under Miri (`cargo xtask miri`) it shows that nothing here breaks Rust's rules of memory:
-//! Miri checks each access, sees a data race wherever a lock does not order two sections, and lets loads return old
-//! values where the orderings allow that.
+//! Natively this shows little. Under Miri (`cargo xtask miri`) it shows that nothing here breaks Rust's rules of
+//! memory: Miri checks each access, sees a data race wherever a lock does not order two sections, and lets loads return
+//! old values where the orderings allow that.
 
 extern crate std;
 

@@ -29,7 +29,7 @@
 //! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiter behind it (`parts/shuffle/front`: `note_awake`, `note_asleep`) | any node | a hint |
 //! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
-//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
+//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
 //!

@@ -1,8 +1,8 @@
 //! # Options of one lock
 //!
 //! A lock reads its options from its machine, which has one set of them for all locks: what the user chose for the
-//! process. A program that embeds locks can give a lock options of its own: a lock on [`Tuned<M, O>`](Tuned) is a lock on
-//! `M` that reads `O`. So two locks of one kind may differ in one program:
+//! process. A program that embeds locks can give a lock options of its own: a lock on [`Tuned<M, O>`](Tuned) is a lock
+//! on `M` that reads `O`. So two locks of one kind may differ in one program:
 //!
 //! ```
 //! use flashlock_locks::machine::{Options, Tunables};

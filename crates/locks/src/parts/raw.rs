@@ -108,8 +108,8 @@ pub trait Inner<M: Machine>: RawLock<M> {
     unsafe fn forget(queue: &Self::Queue);
 }
 
-/// A lock with its state: `L` on the machine `M`. It keeps part 1 of the [contract](self), since nothing else has access
-/// to its state. The release is left to its user.
+/// A lock with its state: `L` on the machine `M`. It keeps part 1 of the [contract](self), since nothing else has
+/// access to its state. The release is left to its user.
 pub struct Raw<M: Machine, L: RawLock<M>> {
     word: M::Word,
     queue: L::Queue,

@@ -89,8 +89,8 @@
 //!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
-//!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers, and
-//!    whose head does not wait for a release.
+//!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
+//!    and whose head does not wait for a release.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

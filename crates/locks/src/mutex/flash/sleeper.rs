@@ -52,7 +52,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
                     self.note_first();
-                    return self.stand_first(Place::Own, until);
+                    return self.contend_as_head(Place::Own, until);
                 }
                 continue;
             }
@@ -94,7 +94,7 @@ impl<M: Machine> Lock<'_, M> {
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
             if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
-                return self.stand_first(place, until);
+                return self.contend_as_head(place, until);
             }
             if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
@@ -109,7 +109,7 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
         match self.take_place(false, false) {
-            Some(place) => self.stand_first(place, None),
+            Some(place) => self.contend_as_head(place, None),
             None => self.sleep(calls, None),
         }
     }

@@ -94,8 +94,8 @@ pub fn after_resigning(state: u32) -> u32 {
     if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
-/// Whether these are the word and the state of a lock with sleepers, in the process of that epoch. Few other contents of
-/// memory look like that.
+/// Whether these are the word and the state of a lock with sleepers, in the process of that epoch. Few other contents
+/// of memory look like that.
 pub fn is_waited_for(word: u32, state: u32, epoch: u32) -> bool {
     word <= AWAITED && state & EPOCH == epoch && state & HEAD != 0 && has_sleepers(state)
 }

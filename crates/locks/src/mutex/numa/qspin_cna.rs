@@ -193,10 +193,10 @@ impl Succession for NodeFirst {
         look(line, head, head, while_busy)
     }
 
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+    fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
         let last = secondary(front)?;
         let first = Link::from_word(last.node::<M>().next.load(Relaxed));
-        Some((first.unwrap_or_else(|| Link::silent(last)), last))
+        Some((first.unwrap_or_else(|| Link::without_numa(last)), last))
     }
 
     fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Link {
@@ -214,11 +214,12 @@ impl Succession for NodeFirst {
         if let Order::Found = order {
             // Not `next`: a scan may have moved that waiter.
             let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
-            carry(node, found.to().node::<M>(), found.said());
+            carry(node, found.to().node::<M>(), found.numa_hint());
             return found;
         }
         // Not earlier: this reads the line of the last waiter of the secondary queue, which is far away.
-        let Some((first, last)) = Self::elsewhere(node) else { return next }; // It carries nothing, as when it queued.
+        // Without a secondary queue it carries nothing, as when it queued.
+        let Some((first, last)) = Self::secondary_ends(node) else { return next };
         M::trace(Event::Alteration);
         last.node::<M>().next.store(next.word(), Relaxed);
         first
@@ -336,7 +337,7 @@ fn settle<M: Machine>(front: Handle) -> Order {
 /// Whether the scan ends here: at a waiter of this node, or at one that is never culled. Relaxed: written before the
 /// link that names it.
 fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
-    link.said().map_or_else(
+    link.numa_hint().map_or_else(
         || {
             let node = link.to().node::<M>();
             node.numa.load(Relaxed) == home || node.batch.load(Relaxed) & URGENT != 0

@@ -148,7 +148,7 @@ impl<M: Machine> Lock<'_, M> {
     fn forget_the_dead(&self) {
         let head = self.queue.head.load(Relaxed);
         if named(head).is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
-            self.queue.bury(head);
+            self.queue.discard_dead_queue(head);
         }
     }
 

@@ -66,12 +66,12 @@
 //!
 //! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
 //! before it ([`RolesApart`]). From then on at most n waiters are before it. A waiter becomes head when the head before
-//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a writer
-//! against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to the
-//! counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then only
-//! the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head follows
-//! another after at most T + 2 s + d, and the sections of readers that pass. Two more terms are the section that runs
-//! when the thread arrives, and its own.
+//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a
+//! writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
+//! the counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then
+//! only the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head
+//! follows another after at most T + 2 s + d, and the sections of readers that pass. Two more terms are the section
+//! that runs when the thread arrives, and its own.
 //!
 //! *How many pass.* The first reader that passes a head has waited for T, the second for 2 T, and so on, up to 1,024 T.
 //! They keep a writer out only while their sections overlap. Let r threads read. Among any r + 1 that pass one after
@@ -120,7 +120,7 @@ use crate::parts::policy::{Admission, RolesApart};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{named, note_awake};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
-use crate::rw::shfl::turn::{Elsewhere, Wait};
+use crate::rw::shfl::turn::{OtherEntry, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 /// Held for writing.
@@ -288,7 +288,7 @@ impl<M: Machine> ShflRwState<M> {
         &self,
         want: Want,
         until: Option<Deadline>,
-        elsewhere: Elsewhere<'_>,
+        elsewhere: OtherEntry<'_>,
     ) -> Result<(), Refusal> {
         let taken = if want.writes() {
             self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -358,7 +358,7 @@ impl<M: Machine> ShflRwState<M> {
         let mut head = named(self.queue.head.load(Acquire));
         if head.is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
             // A forked child.
-            self.queue.bury(self.queue.head.load(Relaxed));
+            self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
             self.count.fetch_and(!BUSY, Relaxed);
             head = None;
         }
