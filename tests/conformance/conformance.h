@@ -151,8 +151,8 @@ struct others others_look(void);
 /* Waits until all other threads sleep: at two looks, between which none got up. Fails if some go on polling, which
  * their CPU time tells, or how often they get up; a busy machine does not. */
 void others_sleep(void);
-/* For loops that wait for others. Naps, and says whether to wait on: `progress` has changed in the last 60 s, and nobody
- * can be waited for who sleeps: some other thread was awake in the last 10 s. Threads that have no CPU are awake. */
+/* For loops that wait for others. Naps, and says whether to wait on: if `progress` has changed in the last 60 s, and
+ * some other thread was awake in the last 10 s. One that has no CPU is awake, so a busy machine ends no wait. */
 struct patience {
     long seen;
     int naps, asleep;

@@ -265,7 +265,7 @@ static void lose(void *page)
 {
     others_sleep();
     CHECK_EQ(munmap(page, 4096), 0);
-    nap_ms(3000);
+    nap_ms(1500);
     exit(3);
 }
 

@@ -1,7 +1,8 @@
 /*
  * Locks with one fault, on purpose: what the suite must find out. To be preloaded; FAULT names the fault. With one that
  * begins with cond-, sem-, rw- or own-mutex- condition variables, semaphores, readers-writer locks or mutexes are this
- * file's own; all else is glibc's, with something done before or after. `cargo xtask conformance` says which check must find which fault.
+ * file's own; all else is glibc's, with something done before or after. `cargo xtask conformance` says which check must
+ * find which fault.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { SHARE = 23, TURNS = 6 };
+enum { TURNS = 6 };
 
 static struct crowd {
     const struct slow_scene *scene;
@@ -84,7 +84,8 @@ static void describe(char *what, size_t room, const struct slow_one *ones, int c
     }
 }
 
-/* Each of the crowd goes on, or all sleep. (Who naps may be taken for one who sleeps: then the round goes on earlier.) */
+/* Each of the crowd goes on, or all sleep. (One that naps may be taken for one that sleeps: the round goes on earlier.)
+ */
 static void go_on_or_sleep(const char *what, int others)
 {
     struct patience patience = {0};
@@ -119,8 +120,8 @@ static void *hold_and_let_go(void *argument)
     return NULL;
 }
 
-/* By turns, the lock is held in the one way and in the other; the crowd is there and is not, since a crowd that is woken
- * may wake the one who was overlooked; without it, the holder lets go before the slow ones go on, or after. */
+/* By turns, the lock is held in the one way and in the other. The crowd is there and is not: a crowd that is woken may
+ * wake the one that was overlooked. Without it, the holder lets go before the slow ones go on, or after. */
 static void play(struct slow_one *ones, int count, int turn)
 {
     char what[160];
@@ -207,14 +208,15 @@ void slow_two_stopped(const struct slow_scene *scene, int first, int last)
     long steps[scene->count];
     gather(scene);
     for (int i = 0; i < scene->count; i++) steps[i] = length_of(&scene->deeds[i]);
+    uint32_t random = 1 + first;
     if (slow_everything()) {
         for (int one = first; one <= last; one++)
             for (int other = 0; other < scene->count; other++)
-                for (long a = 1; a <= steps[one]; a++)
-                    for (long b = 1 + a % SHARE; b <= steps[other] + SHARE; b += SHARE)
-                        play_both(&scene->deeds[one], a, &scene->deeds[other], b, a / SHARE + b / SHARE);
+                for (long a = 1; a <= steps[one]; a++) {
+                    long b = draw_step(&random, steps[other]);
+                    play_both(&scene->deeds[one], a, &scene->deeds[other], b, random_next(&random) % TURNS);
+                }
     } else {
-        uint32_t random = 1 + first;
         for (int turn = 0; !time_is_short(); turn++) {
             int one = first + turn % (last - first + 1), other = random_next(&random) % scene->count;
             long a = draw_step(&random, steps[one]), b = draw_step(&random, steps[other]);

@@ -32,7 +32,8 @@ struct slow_scene {
 /* One thread stopped: at each instruction of that deed if there is time, or at some that are spread evenly. */
 void slow_one_stopped(const struct slow_scene *scene, int deed);
 /* Two stopped, one in a deed from first to last, the other in any. Pairs are drawn, the same in each run; with
- * FLASHLOCK_FULL each instruction of the one, with one of 23 of the other's. */
+ * FLASHLOCK_FULL, which takes an hour for a lock whose waiters poll for thousands of instructions: each instruction of
+ * the one, with a drawn one of each other deed. */
 void slow_two_stopped(const struct slow_scene *scene, int first, int last);
 
 #endif

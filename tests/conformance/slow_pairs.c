@@ -213,7 +213,7 @@ static void play_both(const struct deed *one, long step, const struct deed *othe
 
 /*
  * Pairs are drawn, the same in each run. With FLASHLOCK_FULL, which takes about an hour for a lock: each instruction of
- * the one, with one of SHARE of the other's, so that each of them has its turn.
+ * the one, with one of SHARE of the other's, so that each of them has its turn. All pairs would take a day for a lock.
  */
 static void two_stopped(int first, int last)
 {

@@ -31,8 +31,9 @@ const PARTS: [Part; 11] = [
     },
     Part {
         name: "conformance",
-        about: "every check under every lock, at length, including the known exceptions of locks and of glibc",
-        minutes: 240,
+        about: "every check under every lock, at length, including the known exceptions of locks and of glibc; an hour \
+                for each lock are pairs of stopped threads",
+        minutes: 1800,
         run: || conformance::run(&conformance::Options::exhaustive()),
     },
     Part {

@@ -4,8 +4,7 @@
 //! until it is woken or its deadline comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the
 //! CPU time of the process, and its context switches, over a window in which nothing happens, once all threads sleep:
 //! not its wall time, so that a busy machine changes nothing. After a second window no thread may have got up more
-//! often than a timer allows that doubles each time: as often as the time since then can be halved. Lateness only makes
-//! it fewer.
+//! often than a timer allows that doubles each time. A late machine makes it less often.
 //!
 //! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must
 //! be found out. So must a thread that naps for 20 ms again and again among threads that sleep, as waiters once did.
@@ -82,8 +81,8 @@ impl Cost {
             && self.got_up <= self.timers()
     }
 
-    /// How many timers may have fired, one after the other: FIRST, 2 * FIRST, 4 * FIRST, … The first look may have
-    /// found a thread whose timer has just fired, so there may be one more.
+    /// How many timers may have fired, one after the other: FIRST, 2 * FIRST, 4 * FIRST, … One more, because the first
+    /// look may have found a thread whose timer had just fired.
     fn timers(&self) -> u64 {
         u64::from((self.asleep_ms / FIRST_TIMER_MS + 1).ilog2()) + 1
     }
