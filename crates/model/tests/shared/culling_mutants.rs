@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::machine::{Handle, Machine, Patience, Word as _};
 use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::numa::cna::SameNode;
-use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::queue::culling::{CullingLock, CullingQueue};
 use flashlock_locks::parts::queue::link::{GIVEN, Link};
 use flashlock_locks::parts::queue::succession::{Holder, Succession};
@@ -133,21 +132,8 @@ impl<const B: u8> MutantCulling<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Sound as RawLock<M>>::new_queue()
-    }
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::try_lock(word, queue) }
-    }
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock(word, queue) };
-    }
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_until(word, queue, until) }
-    }
+    flashlock_locks::same_as!(M, Sound: new_queue try_lock lock lock_until is_locked adopt lock_adopted);
+
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let done = match B {
             CULLS_UNLINKED => Self::set_unlinked_aside(queue),
@@ -159,18 +145,6 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
             // SAFETY: the caller's promise.
             unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
         }
-    }
-    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::is_locked(word, queue) }
-    }
-    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::adopt(word, queue, chain) };
-    }
-    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_adopted(word, queue, me) };
     }
 }
 
