@@ -39,6 +39,7 @@ static const char *const faults[] = {
     "rw-two-unlocks-count-as-one",
     "own-mutex-right",
     "own-mutex-alone-too-long",
+    "own-mutex-time-out-forgets-others",
     "own-mutex-unlock-looks-early",
     "mutex-destroyed-while-in-use",
     "mutex-not-robust",
@@ -409,6 +410,19 @@ static int mutex_try(struct mutex *m)
     return atomic_compare_exchange_strong(&m->lock, &seen, 1) ? 0 : EBUSY;
 }
 
+/* With the fault, others may have been forgotten: it does not fall below 0. */
+static void no_longer_waits(word *waiters, bool in_time)
+{
+    unsigned seen = atomic_load(waiters);
+    if (seen == 1 && !in_time && has("own-mutex-time-out-forgets-others")) {
+        dawdle(); /* in which others come */
+        atomic_store(waiters, 0);
+        return;
+    }
+    while (seen > 0 && !atomic_compare_exchange_strong(waiters, &seen, seen - 1))
+        ;
+}
+
 static int mutex_wait(struct mutex *m, const struct timespec *until)
 {
     if (has("own-mutex-alone-too-long") && __libc_single_threaded && atomic_load(&m->lock) == 0) {
@@ -419,7 +433,7 @@ static int mutex_wait(struct mutex *m, const struct timespec *until)
     while (mutex_try(m)) {
         atomic_fetch_add(&m->waiters, 1);
         bool in_time = sleep_on(&m->lock, 1, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
-        atomic_fetch_sub(&m->waiters, 1);
+        no_longer_waits(&m->waiters, in_time);
         if (!in_time) return mutex_try(m) ? ETIMEDOUT : 0;
     }
     return 0;

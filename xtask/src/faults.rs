@@ -40,7 +40,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 22] = [
+const FAULTS: [Fault; 23] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -58,6 +58,9 @@ const FAULTS: [Fault; 22] = [
     Fault::new("rw-two-unlocks-count-as-one", RW, Wrong, &["slow_motion.rw_unlock_and_another_stopped_anywhere"]),
     Fault::new("own-mutex-alone-too-long", MUTEX, Wrong, &[
         "alone.a_thread_holds_a_mutex_from_any_instruction_of_lock_on",
+    ]),
+    Fault::new("own-mutex-time-out-forgets-others", MUTEX, Wrong, &[
+        "slow_motion.time_out_and_another_stopped_anywhere_lose_nobody",
     ]),
     Fault::new("own-mutex-unlock-looks-early", MUTEX, Wrong, &[
         "slow_motion.unlock_and_another_stopped_anywhere_lose_nobody",
