@@ -130,7 +130,7 @@ fn a_picture_says_that_it_is_simulated() {
     let file = scratch("picture.svg");
     output(&[SMALL, &["--plot", file.to_str().unwrap()]].concat());
     let svg = fs::read_to_string(&file).unwrap();
-    for part in ["<svg", "kvmap on 2x18x2, simulated", "SIMULATED, not measured", "2 seeds × 1 placement", "<title>"] {
+    for part in ["<svg", "SIMULATED, not measured · kvmap on 2x18x2 · ", "2 seeds × 1 placement", "<title>"] {
         assert!(svg.contains(part), "no '{part}' in {svg}");
     }
     assert!(!svg.contains("random order"));

@@ -129,13 +129,14 @@ fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), U
         y += HEADLINE_HEIGHT as i32;
     }
     let mut parts = vec![results.title.clone()];
+    // If there is no finding, the headline is the title.
+    parts.retain(|title| *title != headline.trim_end());
     if let Some(simulated) = &results.method.simulated {
         // So that nobody takes it for a measurement. Once is enough.
-        parts = vec!["SIMULATED, not measured".to_owned(), results.title.trim_end_matches(", simulated").to_owned()];
+        parts.iter_mut().for_each(|title| title.truncate(title.trim_end_matches(", simulated").len()));
+        parts.insert(0, "SIMULATED, not measured".to_owned());
         parts.extend(what_simulated(simulated));
     }
-    // If there is no finding, the headline is the title.
-    parts.retain(|part| *part != headline.trim_end());
     head.draw(&Text::new(parts.join(" · "), (MARGIN, y + 4), text(15, FontStyle::Normal).color(&FAINT_INK)))?;
     Ok(())
 }
