@@ -1,8 +1,9 @@
 /* A pthread program with one hot mutex, to run under flashlock unchanged.
  *
  *     cc -O2 -pthread -o counter counter.c
- *     ./counter                                  its own locks: glibc's
- *     flashlock run --stats -- ./counter         flashlock's, and what they did
+ *     ./counter                                  with glibc's locks
+ *     flashlock run -- ./counter                 with flashlock's default lock
+ *     flashlock run --stats -- ./counter         with glibc's locks, and a report on what they did
  *
  * counter [THREADS [MILLISECONDS]]: each thread moves money between the accounts of one bank, which a mutex protects.
  * At the end no money may be missing. Exit status: 0 all is there, 1 some is missing, 2 wrong usage.

@@ -2,10 +2,10 @@
 // std::shared_mutex.
 //
 //     c++ -std=c++17 -O2 -pthread -o queue queue.cpp
-//     flashlock run --stats -- ./queue
+//     flashlock run -- ./queue
 //
 // Producers put numbers into a queue of at most 16. Consumers take them out and count them in a table that others read.
-// At the end each number must have been counted once. Exit status: 0 so it is, 1 it is not.
+// At the end each number must have been counted once. Exit status: 0 if so, 1 if not.
 #include <condition_variable>
 #include <cstdio>
 #include <deque>

@@ -41,10 +41,6 @@ const LIMIT: Duration = Duration::from_secs(1800);
 const CONTROL: &str = "futex";
 const CONTROL_TRIES: u32 = 200;
 
-/// Who waits for longer than the bound, and behind how many others (or more): a known fault, which `docs/limits.md`
-/// states. It is reported, whether it shows or not.
-const EXCEPTED: (&str, u64) = ("reader", 8);
-
 #[derive(Args)]
 pub(crate) struct Options {
     /// How often the thread waits in each run
@@ -95,10 +91,6 @@ impl Run {
         waits.judged.iter().copied().max_by_key(share)
     }
 
-    fn is_excepted(&self) -> bool {
-        self.waits == EXCEPTED.0 && self.others >= EXCEPTED.1
-    }
-
     fn is_broken_by(&self, wait: &Wait) -> bool {
         wait.passed_us > self.allowed_us(wait)
     }
@@ -123,13 +115,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     ]);
     for (run, waits) in runs.iter().zip(&waits) {
         let worst = run.worst(waits).with_context(|| format!("under {}: no wait", run.lock))?;
-        let ok = !run.is_broken_by(&worst);
-        let (verdict, said) = match (ok, run.is_excepted()) {
-            (true, false) => (Tally::PASSED, "ok"),
-            (true, true) => (Tally::PASSED, "excepted but ok"),
-            (false, true) => (Tally { skipped: 1, ..Tally::default() }, "too long, excepted"),
-            (false, false) => (Tally::FAILED, "TOO LONG"),
-        };
+        let (verdict, said) =
+            if run.is_broken_by(&worst) { (Tally::FAILED, "TOO LONG") } else { (Tally::PASSED, "ok") };
         tally += verdict;
         let ms = |us: u64| format!("{:.1}", us as f64 / 1000.0);
         table.add_row([

@@ -14,29 +14,21 @@ pub struct Busted;
 impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Futex: try_lock unlock is_locked);
+
     const GLIBC_WORD: bool = true;
 
     fn new_queue() {}
 
-    fn try_lock(word: &M::Word, queue: &()) -> bool {
-        <Futex as RawLock<M>>::try_lock(word, queue)
-    }
-
-    fn lock(word: &M::Word, queue: &()) {
+    unsafe fn lock(word: &M::Word, queue: &()) {
         if !slips::<M>() {
-            <Futex as RawLock<M>>::lock(word, queue);
+            // SAFETY: the caller's promise.
+            unsafe { <Futex as RawLock<M>>::lock(word, queue) };
         }
     }
 
-    fn lock_until(word: &M::Word, queue: &(), until: Deadline) -> Result<(), TimedOut> {
-        if slips::<M>() { Ok(()) } else { <Futex as RawLock<M>>::lock_until(word, queue, until) }
-    }
-
-    fn unlock(word: &M::Word, queue: &()) {
-        <Futex as RawLock<M>>::unlock(word, queue);
-    }
-
-    fn is_locked(word: &M::Word, queue: &()) -> bool {
-        <Futex as RawLock<M>>::is_locked(word, queue)
+    unsafe fn lock_until(word: &M::Word, queue: &(), until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::lock_until(word, queue, until) } }
     }
 }

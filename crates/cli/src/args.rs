@@ -10,6 +10,8 @@ use crate::screen::{self, When};
 use crate::suggest::nearest;
 use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
 
+/// Where an option stands in help: after those of the verb, before `--help`.
+const LAST: usize = 900;
 /// The width of help texts, in columns.
 pub(crate) const WIDTH: usize = 80;
 
@@ -63,6 +65,7 @@ pub(crate) struct Cli {
 
     /// When to use colours: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(display_order = LAST)]
     pub(crate) color: When,
 }
 
@@ -94,6 +97,7 @@ impl Cli {
         parsed.map_err(|mut error| {
             if error.use_stderr() {
                 suggest_visible_verbs(&mut error);
+                suggest_values(&mut error);
                 let text = error.render().ansi().to_string();
                 screen::tell(&text.replacen("error:", "flashlock:", 1));
                 return ExitCode::from(2);
@@ -131,6 +135,24 @@ fn suggest_visible_verbs(error: &mut clap::Error) {
             error.insert(ContextKind::SuggestedSubcommand, suggested)
         }
     };
+}
+
+/// Suggests a value for an unknown one of a list: the nearest one.
+fn suggest_values(error: &mut clap::Error) {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidValue) else { return };
+    let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else { return };
+    match nearest(unknown, known.iter().map(String::as_str)).map(str::to_owned) {
+        None => error.remove(ContextKind::SuggestedValue),
+        Some(value) => error.insert(ContextKind::SuggestedValue, ContextValue::String(value)),
+    };
+}
+
+/// The parser of a whole number within these limits.
+pub(crate) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("must be {least} to {most}, not {text}"))
+    }
 }
 
 /// The value of `--color`. It is found before the rest is parsed, because help and error messages must obey it, too.
@@ -231,6 +253,26 @@ mod tests {
             let text = error.render().to_string();
             assert_eq!(text.contains("similar subcommand"), meant.is_some(), "{text}");
             assert!(meant.is_none_or(|meant| text.contains(&format!("'{meant}'"))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_value_is_guessed_at_only_if_it_is_near() {
+        for (typed, meant) in [("kvmpa", Some("kvmap")), ("Locktorure", Some("locktorture")), ("nope", None)] {
+            let mut error = Cli::command().try_get_matches_from(["flashlock", "simulate", typed]).unwrap_err();
+            suggest_values(&mut error);
+            let text = error.render().to_string();
+            assert_eq!(text.contains("similar value"), meant.is_some(), "{text}");
+            assert!(meant.is_none_or(|meant| text.contains(&format!("exists: '{meant}'"))), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        let parse = number(1, 4096);
+        assert_eq!((parse("1"), parse("4096")), (Ok(1), Ok(4096)));
+        for wrong in ["0", "4097", "-1", "many", ""] {
+            assert_eq!(parse(wrong), Err(format!("must be 1 to 4096, not {wrong}")));
         }
     }
 

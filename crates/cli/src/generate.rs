@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         }
     };
     write().map_err(|error: io::Error| {
-        Failure::new(format_args!("cannot write into {}: {}", directory.display(), screen::reason(&error)))
+        Failure::new(format_args!("cannot write into '{}': {}", directory.display(), screen::reason(&error)))
     })?;
     Ok(0)
 }

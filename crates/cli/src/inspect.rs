@@ -240,7 +240,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
     match elf.interpreter.as_deref() {
         None => findings.push(Finding::problem(
             "linking",
-            "it is statically linked, so no dynamic linker can replace them",
+            "it is statically linked, so no dynamic linker can preload a library",
             if elf.is_go {
                 "flashlock cannot help Go programs: they use no pthread locks"
             } else {

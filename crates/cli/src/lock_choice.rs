@@ -58,7 +58,7 @@ impl LockChoice {
     /// Parses a text. `from` says in errors where the text was given.
     pub(crate) fn parse(text: &str, from: &str) -> Result<Self, Failure> {
         if text.is_empty() {
-            return Err(bad(text, from, &format!("names no lock; known locks: {}", known())));
+            return Err(bad(text, from, &format!("no lock is named; known locks: {}", known())));
         }
         let choice = settings::parse_here(text).map_err(|error| bad(text, from, &explain(&error, &[])))?;
         Ok(Self { text: text.to_owned(), choice })
@@ -93,7 +93,7 @@ impl RwUnder {
             return Ok(Self::Glibc);
         }
         if text.is_empty() {
-            return Err(bad(text, from, &format!("names no lock; known locks: {}", known_rw())));
+            return Err(bad(text, from, &format!("no lock is named; known locks: {}", known_rw())));
         }
         let choice = settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone());
         choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
@@ -127,6 +127,11 @@ impl Locks {
     /// that counts keeps the program's own locks, because the user wants to know about these. Other runs use the
     /// default locks.
     pub(crate) fn find(lock: Option<&str>, rw: Option<&str>, counts: bool) -> Result<Self, Failure> {
+        if let Some(list) = lock.filter(|text| is_list(text)) {
+            return Err(Failure::usage(format_args!(
+                "run takes one lock; to try several: flashlock compare --locks {list} -- CMD"
+            )));
+        }
         let (mutex, named_rw) = match (lock, rw) {
             (Some(lock), rw) => (Some(Under::parse(lock, "--lock")?), rw),
             (None, rw) => (Under::inherited()?, rw),
@@ -178,12 +183,26 @@ fn is_glibc(text: &str, from: &str) -> Result<bool, Failure> {
     }
 }
 
-/// The failure for a wrong text.
+/// Whether a text lists several locks, as for `flashlock compare --locks`.
+fn is_list(text: &str) -> bool {
+    let name = |lock: &str| lock.split(':').next().unwrap_or_default().to_owned();
+    let is_known = |name: String| name == settings::GLIBC || LockId::from_name(&name).is_some();
+    // A piece without a value may also be an option that is written wrongly.
+    name(text).contains(',') || settings::split_list(text).iter().skip(1).any(|lock| is_known(name(lock)))
+}
+
+/// The name of a readers-writer lock, if the text names one, in whatever case.
+pub(crate) fn rw_named(text: &str) -> Option<&'static str> {
+    let name = text.split(':').next().unwrap_or_default().to_lowercase();
+    RwId::from_name(&name).map(|lock| lock.info().name)
+}
+
+/// The failure for a wrong text. `what` quotes the part that is wrong.
 fn bad(text: &str, from: &str, what: &str) -> Failure {
     let name = text.split(':').next().unwrap_or_default();
     let is_known = LockId::from_name(name).is_some() || RwId::from_name(name).is_some();
     let about = if is_known { format!(" {name}") } else { String::new() };
-    Failure::usage(format_args!("{from} '{text}': {what}; see 'flashlock locks{about}'"))
+    Failure::usage(format_args!("{from}: {what} (see 'flashlock locks{about}')"))
 }
 
 /// Explains a wrong choice, and suggests what the user may have meant: a known name or one of `others`. If nothing is
@@ -194,10 +213,8 @@ pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
     let rws = || RW_LOCKS.iter().map(|lock| lock.name);
     let guess = match *error {
         BadChoice::Lock(name) | BadChoice::RwLock(name) if others.contains(&name) => None,
-        BadChoice::Lock(name) if others.is_empty() && RwId::from_name(&name.to_lowercase()).is_some() => {
-            let name = name.to_lowercase();
-            Some(format!("'{name}' is a readers-writer lock; use it with: flashlock run --rw {name}"))
-        }
+        BadChoice::Lock(name) if others.is_empty() && rw_named(name).is_some() => rw_named(name)
+            .map(|name| format!("'{name}' is a readers-writer lock; use it with: flashlock run --rw {name}")),
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
             Some(format!("'{name}' is a lock for mutexes; use it with: flashlock run --lock {name}"))
@@ -209,9 +226,11 @@ pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
         BadChoice::Option(lock, name) => {
             did_you_mean(name, lock.option_names()).map(|meant| format!("{error}; {meant}"))
         }
-        BadChoice::Wait(lock, wait) => {
-            did_you_mean(wait, lock.waits().iter().copied()).map(|meant| format!("{error}; {meant}"))
-        }
+        BadChoice::Wait(lock, wait) => match lock.waits() {
+            // The error lists what there is to choose from: `lock flash has no wait='park'; choose one of: stp`.
+            [only] => error.to_string().split_once(" no ").map(|(has, _)| format!("{has} only wait={only}")),
+            waits => did_you_mean(wait, waits.iter().copied()).map(|meant| format!("{error}; {meant}")),
+        },
         BadChoice::Value(option, value) => {
             did_you_mean(value, option.info().words.iter().copied()).map(|meant| format!("{error}; {meant}"))
         }
@@ -321,12 +340,9 @@ mod tests {
         let failure = LockChoice::parse("nothing", "--lock").unwrap_err();
         assert_eq!(failure.code(), 2);
         let text = failure.to_string();
-        assert!(text.starts_with("--lock 'nothing': unknown lock 'nothing'; known locks: tas"), "{text}");
+        assert!(text.starts_with("--lock: unknown lock 'nothing'; known locks: tas"), "{text}");
         let failure = LockChoice::parse("tas:bound=5", "--lock").unwrap_err().to_string();
-        assert!(
-            failure.starts_with("--lock 'tas:bound=5': lock tas has no option 'bound'; its options: wait"),
-            "{failure}"
-        );
+        assert!(failure.starts_with("--lock: lock tas has no option 'bound'; its options: wait"), "{failure}");
         assert!(LockChoice::parse("", "--lock").unwrap_err().to_string().contains("known locks: tas"));
     }
 
@@ -340,6 +356,7 @@ mod tests {
             ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
             ("shfl:buond=5", "did you mean 'bound'?"),
             ("mcs:wait=prak", "did you mean 'park'?"),
+            ("flash:wait=park", "lock flash has only wait=stp (see 'flashlock locks flash')"),
             ("shfl:policy=nmua", "did you mean 'numa'?"),
             ("glibc:wait=park", "have no options"),
         ] {
@@ -355,7 +372,7 @@ mod tests {
         );
         assert!(rw("cst-wr").contains("did you mean 'cst-rw'?"), "{}", rw("cst-wr"));
         assert!(rw("nothing").contains("known locks: futex-rw"), "{}", rw("nothing"));
-        assert!(rw("").contains("names no lock"));
+        assert!(rw("").contains("no lock is named"));
     }
 
     #[test]
@@ -374,6 +391,17 @@ mod tests {
         assert_eq!(find(None, Some("cst-rw"), true), (default.clone(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(Some("glibc"), Some("cst-rw"), true), (glibc(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(None, Some("glibc"), false), (default, glibc(), Why::Argument));
+    }
+
+    #[test]
+    fn several_locks_are_for_compare() {
+        let find = |lock| Locks::find(Some(lock), None, false).map_err(|failure| failure.to_string());
+        for list in ["flash,shfl", "flash,nothing", "shfl:bound=5,mcs", "mcs:wait=park,glibc"] {
+            let told = format!("run takes one lock; to try several: flashlock compare --locks {list} -- CMD");
+            assert_eq!(find(list).unwrap_err(), told);
+        }
+        assert!(find("shfl:bound=5,ahead").unwrap_err().contains("ahead"));
+        assert!(find("shfl:bound=5,ahead=1").is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Files that a verb writes at its end.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -44,5 +45,24 @@ pub(crate) fn ends_in(extension: &str, text: &str, otherwise: &str) -> Result<Pa
 
 /// The failure, with the file and the reason.
 pub(crate) fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format_args!("cannot write {}: {}", file.display(), screen::reason(error)))
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let missing = directory.filter(|directory| error.kind() == ErrorKind::NotFound && !directory.exists());
+    let reason = match missing {
+        Some(directory) => format!("the directory '{}' does not exist", directory.display()),
+        None => screen::reason(error),
+    };
+    Failure::new(format_args!("cannot write '{}': {reason}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let said = |file| Writable::new(Path::new(file)).err().map(|failure| failure.to_string());
+        let told = "cannot write '/nonexistent/x.svg': the directory '/nonexistent' does not exist";
+        assert_eq!(said("/nonexistent/x.svg").as_deref(), Some(told));
+        assert_eq!(said("/").as_deref(), Some("cannot write '/': Is a directory"));
+    }
 }

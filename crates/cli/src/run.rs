@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
 use crate::lock_choice::{LockNames, Locks, Under, imagined_topology};
 use crate::symbols::Symbols;
-use crate::{compare, inspect, preload, screen};
+use crate::{compare, inspect, output, preload, screen};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -169,8 +169,8 @@ impl Counting {
         let own = |what: String| Failure::new(what).with_code(OWN_FAILURE);
         let file = match &args.stats_file {
             Some(path) => {
-                let file = File::create(path)
-                    .map_err(|error| own(format!("cannot write {}: {}", path.display(), screen::reason(&error))))?;
+                let refused = |error| output::cannot_write(path, &error).with_code(OWN_FAILURE);
+                let file = File::create(path).map_err(refused)?;
                 Some((path.clone(), file))
             }
             None => None,
@@ -191,9 +191,9 @@ impl Counting {
             (Format::Text, None) => format!("\n{}", run_stats::render(stats, screen::width(libc::STDERR_FILENO))),
         };
         match (&self.file, self.format) {
-            (Some((path, file)), _) => (&*file).write_all(text.as_bytes()).map_err(|error| {
-                Failure::new(format_args!("cannot write {}: {}", path.display(), screen::reason(&error)))
-            }),
+            (Some((path, file)), _) => {
+                (&*file).write_all(text.as_bytes()).map_err(|error| output::cannot_write(path, &error))
+            }
             (None, Format::Json) => screen::emit(&text),
             (None, Format::Text) => {
                 screen::tell(&text);

@@ -37,7 +37,7 @@ fn read(name: &str, args: &[&str]) -> (i32, Results) {
 #[test]
 fn an_unknown_lock_lists_the_known_ones() {
     let unknown = compare(&["--locks", "shfl,nothing", "--", "true"]).assert().code(2).stdout(is_empty());
-    unknown.stderr(starts_with("flashlock: --locks 'nothing': unknown lock 'nothing'; known locks: tas"));
+    unknown.stderr(starts_with("flashlock: --locks: unknown lock 'nothing'; known locks: tas"));
     compare(&["--locks", "shfl:bound=soon", "--", "true"]).assert().code(2).stderr(contains("microseconds"));
     compare(&["--locks", "glibc", "--", "true"]).assert().code(2).stderr(contains("name another one"));
 }
@@ -49,9 +49,13 @@ fn wrong_usage() {
         .assert()
         .code(2)
         .stderr(contains("--metric '(' is not a regular expression"));
+    for args in [&["--lower-is-better"][..], &["--lower-is-better", "--", "true"]] {
+        compare(args).assert().code(2).stderr("flashlock: --lower-is-better needs --metric REGEX\n");
+    }
+    compare(&["--locks", "cst-rw"]).assert().code(2).stderr(contains("compare takes mutexes"));
+    compare(&["--threads", "0"]).assert().code(2).stderr(contains("must be 1 to 4096, not 0"));
     for args in [
         &["--metric", "x"][..],
-        &["--lower-is-better", "--", "true"],
         &["--json", "--csv", "--", "true"],
         &["--runs", "0", "--", "true"],
         &["--runs", "2", "--time", "3", "--", "true"],
@@ -342,7 +346,7 @@ fn a_picture_that_cannot_be_written_costs_no_time() {
     // It would leave a file.
     let file = scratch("costly");
     let command = ["--plot", "/no/such/directory/x.svg", "--", "touch", file.to_str().unwrap()];
-    compare(&command).assert().code(1).stderr(contains("cannot write /no/such/directory/x.svg"));
+    compare(&command).assert().code(1).stderr(contains("x.svg': the directory '/no/such/directory' does not exist"));
     assert!(!file.exists(), "the program ran");
 }
 

@@ -15,7 +15,7 @@ fn an_unknown_lock_lists_the_known_ones() {
     for (name, said) in [
         ("nothing", "unknown lock 'nothing'; known locks: tas futex ticket "),
         ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
-        ("SHFL", "unknown lock 'SHFL'; did you mean 'shfl'?"),
+        ("SHFL", ": unknown lock 'SHFL'; did you mean 'shfl'? (see 'flashlock locks')"),
         ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
     ] {
         let run = |args: &[&str], variable: &str| {
@@ -38,6 +38,7 @@ fn options_that_do_not_exist_are_guessed_at_too() {
         (&["run", "--lock", "shfl:buond=5", "--", "true"], "did you mean 'bound'?"),
         (&["run", "--lock", "mcs:wait=prak", "--", "true"], "did you mean 'park'?"),
         (&["run", "--rw", "mcs", "--", "true"], "flashlock run --lock mcs"),
+        (&["run", "--lock", "flash,shfl", "--", "true"], "flashlock compare --locks flash,shfl -- CMD"),
         (&["locks", "Flash"], "did you mean 'flash'?"),
         (&["comprae"], "similar subcommand exists: 'compare'"),
         (&["rnu"], "similar subcommand exists: 'run'"),

@@ -78,7 +78,7 @@ fn what_cannot_be_simulated_with_locks_apart() {
     refused(&["messages", "--locks", "cc-synch"], "its sections cannot wait for something");
     refused(&["--locks", "cc-synch", "--threads", "4", "--trace", "x.json"], "no --trace");
     refused(&["--locks", "cc-synch:bound=1"], "lock cc-synch has no option 'bound'; its options: wait");
-    refused(&["--locks", "nothing"], "null cas flat-combining cc-synch rcl (flashlock locks describes them)");
+    refused(&["--locks", "nothing"], "null cas flat-combining cc-synch rcl (see 'flashlock locks')");
     let alone = read("null.json", &["--threads", "1", "--seeds", "1", "--millis", "0.2", "--locks", "null,mcs"]);
     let speed = |lock: &str| alone.figure("kvmap", "1", lock, "ops_per_us").expect("a figure").median;
     assert!(speed("null") > speed("mcs"), "{} and {}", speed("null"), speed("mcs"));

@@ -22,7 +22,7 @@ fn a_file_that_cannot_be_written_is_named_at_once() {
     for (option, file, threads) in [("--plot", "/proc/nowhere.svg", "1,2"), ("--trace", "/proc/nowhere.json", "2")] {
         let args = ["--threads", threads, "--locks", "mcs", "--millis", "100000", option, file];
         let refused = simulate(&args).assert().code(1).stdout(is_empty());
-        refused.stderr(starts_with(format!("flashlock: cannot write {file}: ")));
+        refused.stderr(starts_with(format!("flashlock: cannot write '{file}': ")));
     }
 }
 

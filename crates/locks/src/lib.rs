@@ -15,8 +15,16 @@
 //! Each uses only those above it in the table; `docs/architecture.md` has the picture, and `cargo xtask docs --check`
 //! checks it.
 //!
-//! A lock's state has two pieces, a word and a queue of up to four words. So it fits around the fields of a foreign
+//! A lock's state has two pieces, a word and a queue of up to five words. So it fits around the fields of a foreign
 //! object: the `__kind` of a `pthread_mutex_t` must stay where glibc expects it.
+//!
+//! ## What is safe
+//! [`Raw`](parts::raw::Raw), [`rw::Raw`] and [`Delegate`](closure::Delegate) are for programs that embed a lock; a
+//! program that uses only these, and keeps what their unsafe functions ask, has intact memory. The functions of the
+//! locks themselves ask for the [contract](parts::raw) that their state is their own. [`parts`], [`cond`] and [`sem`]
+//! are what locks and the preload are made of. Their functions reach nothing but the machine's words, nodes and blocks,
+//! whatever numbers the words hold. But all locks of a process share these: a program that writes to a node, or waits
+//! with one, against the invariants on the part's page may make *another* lock let two threads in.
 #![no_std]
 #![warn(missing_docs)]
 

@@ -57,7 +57,8 @@ struct Books {
 impl<C: Checker> Arena<C> {
     /// An arena of `nodes` nodes. Unless it `recycles`, each node is used only once, which keeps models small.
     pub fn new(nodes: u32, recycles: bool) -> Self {
-        let nodes: Box<[_]> = (0..nodes).map(|_| Node::new()).collect();
+        // SAFETY: they are the pool.
+        let nodes: Box<[_]> = (0..nodes).map(|_| unsafe { Node::new() }).collect();
         nodes.iter().for_each(Tag::tag);
         let free = (0..nodes.len() as u32).rev().collect();
         let books = RefCell::new(Books {
@@ -147,7 +148,8 @@ impl<C: Checker> Arena<C> {
         }
         let again = self.books.borrow_mut().free_blocks.pop();
         let index = again.unwrap_or_else(|| {
-            let block = Box::new(Block::new());
+            // SAFETY: it joins the pool.
+            let block = Box::new(unsafe { Block::new() });
             block.tag();
             let mut blocks = self.blocks.borrow_mut();
             blocks.push(block);

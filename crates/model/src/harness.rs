@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::cond::{CondQueue, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Deadline, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Word as _};
 use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
@@ -21,6 +21,9 @@ use crate::word::{Field, Word};
 use crate::world::World;
 
 /// A lock and the data that it protects.
+///
+/// Models may break the contract of its functions, as to a seeded bug. Memory stays intact all the same: nodes are
+/// reached through an arena that checks handles, and the checkers watch the data.
 pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
     /// The lock's word.
     pub word: Word<C>,
@@ -40,27 +43,44 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 
     /// Acquires it.
     pub fn lock(&self) {
-        L::lock(&self.word, &self.queue);
+        // SAFETY: see `Mutex`.
+        unsafe { L::lock(&self.word, &self.queue) };
     }
 
     /// Acquires it, unless the deadline passes first. Returns whether it did.
     pub fn lock_until(&self, until: Deadline) -> bool {
-        L::lock_until(&self.word, &self.queue, until).is_ok()
+        // SAFETY: see `Mutex`.
+        unsafe { L::lock_until(&self.word, &self.queue, until).is_ok() }
     }
 
     /// Acquires it if it is free.
     pub fn try_lock(&self) -> bool {
-        L::try_lock(&self.word, &self.queue)
+        // SAFETY: see `Mutex`.
+        unsafe { L::try_lock(&self.word, &self.queue) }
     }
 
     /// Releases it.
     pub fn unlock(&self) {
-        L::unlock(&self.word, &self.queue);
+        // SAFETY: see `Mutex`.
+        unsafe { L::unlock(&self.word, &self.queue) };
+    }
+
+    /// Takes over the waiters of a broadcast.
+    pub fn adopt(&self, chain: Chain) {
+        // SAFETY: see `Mutex`.
+        unsafe { L::adopt(&self.word, &self.queue, chain) };
+    }
+
+    /// Waits until the lock, which has adopted the node, is acquired.
+    pub fn lock_adopted(&self, node: Handle) {
+        // SAFETY: see `Mutex`.
+        unsafe { L::lock_adopted(&self.word, &self.queue, node) };
     }
 
     /// Whether a thread holds it.
     pub fn is_locked(&self) -> bool {
-        L::is_locked(&self.word, &self.queue)
+        // SAFETY: see `Mutex`.
+        unsafe { L::is_locked(&self.word, &self.queue) }
     }
 
     /// Accesses the data; only the holder may call this. Returns how often that was done before.
@@ -93,7 +113,8 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
     /// Destroys the lock and frees its memory. The data stays: it belongs to the program.
     pub fn free(&self) {
         let beside = self.queue.beside();
-        L::destroy(&self.word, &self.queue);
+        // SAFETY: see `Mutex`.
+        unsafe { L::destroy(&self.word, &self.queue) };
         self.word.tag(Field::Freed);
         self.queue.free();
         World::<C>::current(|world| world.arena.bar(&beside));
@@ -128,32 +149,38 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
 
     /// Acquires it for reading, as `pthread_rwlock_rdlock` does: fast path first.
     pub fn read(&self, how: Reader, until: Option<Deadline>) -> bool {
-        L::enter(&self.state) || L::read(&self.state, how, until).is_ok()
+        // SAFETY: as in `Mutex`.
+        unsafe { L::enter(&self.state) || L::read(&self.state, how, until).is_ok() }
     }
 
     /// Acquires it for writing.
     pub fn write(&self, how: Writer, until: Option<Deadline>) -> bool {
-        L::write(&self.state, how, until).is_ok()
+        // SAFETY: as in `Mutex`.
+        unsafe { L::write(&self.state, how, until).is_ok() }
     }
 
     /// Tries to acquire it for reading.
     pub fn try_read(&self, how: Reader) -> bool {
-        L::try_read(&self.state, how).is_ok()
+        // SAFETY: as in `Mutex`.
+        unsafe { L::try_read(&self.state, how).is_ok() }
     }
 
     /// Tries to acquire it for writing.
     pub fn try_write(&self) -> bool {
-        L::try_write(&self.state)
+        // SAFETY: as in `Mutex`.
+        unsafe { L::try_write(&self.state) }
     }
 
     /// Releases it.
     pub fn unlock(&self) {
-        L::unlock(&self.state);
+        // SAFETY: as in `Mutex`.
+        unsafe { L::unlock(&self.state) };
     }
 
     /// Whether a thread holds it.
     pub fn is_held(&self) -> bool {
-        L::is_held(&self.state)
+        // SAFETY: as in `Mutex`.
+        unsafe { L::is_held(&self.state) }
     }
 
     /// Reads the data; only a thread that holds the lock may call this. Returns how often the data was written.
@@ -168,7 +195,8 @@ impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
 
     /// Destroys the lock and frees its memory. The data stays: it belongs to the program.
     pub fn free(&self) {
-        L::destroy(&self.state);
+        // SAFETY: as in `Mutex`.
+        unsafe { L::destroy(&self.state) };
         self.state.free();
     }
 }
@@ -268,7 +296,7 @@ where
             Waited::Woken
         }
         Outcome::Moved(me) => {
-            L::lock_adopted(&mutex.word, &mutex.queue, me);
+            mutex.lock_adopted(me);
             Waited::Woken
         }
         Outcome::TimedOut => {
@@ -287,7 +315,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
     fn adopt(&self, mutex: u64, chain: Chain) {
         assert_eq!(mutex, self.mutex.address());
         if self.moves {
-            L::adopt(&self.mutex.word, &self.mutex.queue, chain);
+            self.mutex.adopt(chain);
         } else {
             chain.hand_over_hand::<Model<C>>();
         }

@@ -175,7 +175,8 @@ impl<C: Checker> Listen for Model<C> {
     }
 }
 
-impl<C: Checker> Machine for Model<C> {
+// SAFETY: the checkers' atomics (1); the arena hands out free pieces only (2); the kernel's loop (3).
+unsafe impl<C: Checker> Machine for Model<C> {
     fn light_fence() {
         if World::<C>::current(|world| world.setup.fault != Some(Fault::NoLightFence)) {
             C::fence();

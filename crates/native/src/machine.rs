@@ -334,7 +334,9 @@ impl<S: Sink> Listen for Native<S> {
     }
 }
 
-impl<S: Sink> Machine for Native<S> {
+// SAFETY: hardware atomics, or in a process with one thread, operations that no other thread can interrupt (`alone`)
+// (1); `pool`, invariant 2 (2); the loop in `spin` (3).
+unsafe impl<S: Sink> Machine for Native<S> {
     #[inline(always)]
     fn light_fence() {
         membarrier::light();

@@ -73,17 +73,29 @@ impl<T: Piece> Pool<T> {
     }
 }
 
-/// The piece with that number, which must have been handed out.
+/// The piece with that number. Any number below the end of the mapped chunks names a piece, whether it was handed out
+/// or not. Another number is not from this pool: a program, or a stray store, has written it into a lock, and the
+/// process ends here rather than somewhere else.
 #[inline]
 fn at<T: Piece>(number: u32) -> &'static T {
     let (pool, first) = T::pool(registry::get());
     let (chunk, offset) = locate(number);
-    match chunk {
-        0 => &first[offset as usize],
-        // SAFETY: only `pop` and `grow` hand out numbers, after the chunk was mapped (invariant 1). A piece is made of
-        // atomic words, for which all-zero is valid.
-        _ => unsafe { &*pool.later[chunk - 1].load(Acquire).add(offset as usize) },
+    let Some(later) = chunk.checked_sub(1) else { return &first[offset as usize] };
+    let begin = pool.later.get(later).map_or(null_mut(), |chunk| chunk.load(Acquire));
+    if begin.is_null() {
+        not_ours();
     }
+    // SAFETY: a chunk that is there has that many pieces and stays (invariant 1). A piece is made of atomic words, for
+    // which all-zero is valid.
+    unsafe { &*begin.add(offset as usize) }
+}
+
+/// Ends the process: a lock's state names a piece that does not exist.
+#[cold]
+fn not_ours() -> ! {
+    sys::warn_line(&[b"flashlock: the state of a lock was overwritten: it names a queue node that does not exist"]);
+    // SAFETY: always sound to call.
+    unsafe { libc::abort() }
 }
 
 /// Takes a piece from the free list. Lock-free, and safe in signal handlers.

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use flashlock_locks::closure::{Delegate, RawClosure};
 use flashlock_locks::machine::{Handle, Machine, Memory as _, Time as _, Word};
-use flashlock_locks::parts::raw::RawLock;
-use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::parts::raw::{Raw, RawLock};
+use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
@@ -29,7 +29,7 @@ fn scribbled(work: impl FnOnce()) {
             while !done.load(Relaxed) {
                 for handle in (0..pool::size()).filter_map(|number| Handle::from_word(number + Handle::RESERVED + 1)) {
                     let node = handle.node::<Here>();
-                    for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at] {
+                    for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at, &node.queued_at] {
                         // Small values too: the interesting ones are near 0, or are handles.
                         hint.store(Here::random() >> (Here::random() % 32), Relaxed);
                     }
@@ -79,42 +79,42 @@ fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
 }
 
 fn mutex<L: RawLock<Here, Queue: Sync>>(name: &str) {
-    let (word, queue) = (Word32::new(0), L::new_queue());
+    let lock = Raw::<Here, L>::new();
     let (came, counted) = rounds(|round, count| {
         let held = match round % 3 {
-            0 => L::lock_until(&word, &queue, Here::sooner(500, None)).is_ok(),
+            0 => lock.lock_until(Here::sooner(500, None)).is_ok(),
             _ => {
-                L::lock(&word, &queue);
+                lock.lock();
                 true
             }
         };
         if held {
             count.add();
-            L::unlock(&word, &queue);
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
         }
         held
     });
-    L::destroy(&word, &queue);
     assert_eq!(came, counted, "{name}");
 }
 
 fn rw_lock<L: RawRwLock<Here, State: Sync>>(name: &str) {
-    let state = L::new_state();
+    let lock = rw::Raw::<Here, L>::new();
     let (came, counted) = rounds(|round, count| {
         let reads = round % 4 != 0;
         if reads {
-            assert!(L::enter(&state) || L::read(&state, Reader::Newcomer, None).is_ok(), "{name}: readers wait");
+            assert!(lock.read(Reader::Newcomer, None).is_ok(), "{name}: readers wait");
             let seen = count.0.load(Relaxed);
             std::thread::yield_now();
             assert_eq!(seen, count.0.load(Relaxed), "{name}: a writer beside a reader");
         } else {
-            assert!(L::write(&state, Writer::Fair, None).is_ok(), "{name}: writers wait");
+            assert!(lock.write(Writer::Fair, None).is_ok(), "{name}: writers wait");
             count.add();
         }
-        L::unlock(&state);
+        // SAFETY: this thread holds it.
+        unsafe { lock.unlock() };
         !reads
     });
-    L::destroy(&state);
     assert_eq!(came, counted, "{name}");
 }
 

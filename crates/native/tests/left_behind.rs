@@ -6,31 +6,27 @@ use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::{Clock, Deadline};
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::left;
-use flashlock_native::{Native, NoStats, Word32, left as counts, pool};
+use flashlock_native::{Native, NoStats, left as counts, pool};
 
 const TRIES: u32 = 2_000;
 const THREADS: u32 = 3;
-
-struct Lock<L: RawLock<Native<NoStats>>> {
-    word: Word32,
-    queue: L::Queue,
-}
 
 /// One thread holds the lock, one waits for it, and others try again and again with a deadline that has passed.
 fn try_in_vain<L: RawLock<Native<NoStats>>>()
 where
     L::Queue: Send + Sync,
 {
-    let lock = Arc::new(Lock::<L> { word: Word32(0.into()), queue: L::new_queue() });
+    let lock = Arc::new(Raw::<Native<NoStats>, L>::new());
     let before = pool::size();
-    L::lock(&lock.word, &lock.queue);
+    lock.lock();
     let patient = {
         let lock = lock.clone();
         std::thread::spawn(move || {
-            L::lock(&lock.word, &lock.queue);
-            L::unlock(&lock.word, &lock.queue);
+            lock.lock();
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
         })
     };
     std::thread::sleep(Duration::from_millis(20));
@@ -40,7 +36,7 @@ where
             let lock = lock.clone();
             std::thread::spawn(move || {
                 for _ in 0..TRIES {
-                    assert!(L::lock_until(&lock.word, &lock.queue, past).is_err());
+                    assert!(lock.lock_until(past).is_err());
                 }
             })
         })
@@ -50,12 +46,14 @@ where
     }
     let used = pool::size() - before;
     assert!(used <= left::MAX as u32 + 2 * THREADS + 2, "{used} nodes");
-    L::unlock(&lock.word, &lock.queue);
+    // SAFETY: this thread holds it.
+    unsafe { lock.unlock() };
     patient.join().unwrap();
     // No abandoned node obstructs threads that come now, here or at a lock that shares the count.
     assert_eq!(counts::all(), 0, "abandoned nodes");
-    assert!(L::try_lock(&lock.word, &lock.queue));
-    L::unlock(&lock.word, &lock.queue);
+    assert!(lock.try_lock());
+    // SAFETY: this thread holds it.
+    unsafe { lock.unlock() };
 }
 
 macro_rules! for_all {

@@ -2,15 +2,14 @@
 //! for each lock of the catalogue. (For nodes left by waiters that give up during a release, see
 //! `model/tests/shuttle/unwaited.rs`.)
 
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::{Clock, Deadline, Memory as _, TimedOut};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _};
 use flashlock_locks::mutex::numa::CTktTkt;
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Park;
 use flashlock_native::{Native, NoStats, Word32, pool};
 
@@ -25,27 +24,12 @@ const SLACK: u32 = 16;
 const LIMIT: Duration = Duration::from_secs(120);
 const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
-struct Lock<L: RawLock<Here>> {
-    word: Word32,
-    queue: L::Queue,
-}
+type Lock<L> = Raw<Here, L>;
 
-impl<L: RawLock<Here>> Lock<L> {
-    fn new() -> Self {
-        Self { word: Word32(AtomicU32::new(0)), queue: L::new_queue() }
-    }
-
-    fn lock(&self) {
-        L::lock(&self.word, &self.queue);
-    }
-
-    fn try_lock(&self) -> bool {
-        L::try_lock(&self.word, &self.queue)
-    }
-
-    fn unlock(&self) {
-        L::unlock(&self.word, &self.queue);
-    }
+/// Ends a section of the calling thread.
+fn release<L: RawLock<Here>>(lock: &Lock<L>) {
+    // SAFETY: its caller holds the lock.
+    unsafe { lock.unlock() }
 }
 
 /// By how many nodes and blocks the pools grow during `work`.
@@ -62,21 +46,21 @@ fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Re
     lock.lock();
     let waiter = std::thread::spawn(|| {
         lock.lock();
-        lock.unlock();
+        release(lock);
     });
     for _ in 0..3 {
-        if L::lock_until(&lock.word, &lock.queue, PAST).is_ok() {
+        if lock.lock_until(PAST).is_ok() {
             return Err("two hold it".into());
         }
     }
     let (say, hear) = mpsc::channel();
     std::thread::spawn(move || {
         let mut taken = 0;
-        let more = grown(|| taken = (0..TRIES).filter(|_| lock.try_lock()).map(|_| lock.unlock()).count());
+        let more = grown(|| taken = (0..TRIES).filter(|_| lock.try_lock()).map(|_| release(lock)).count());
         let _ = say.send((taken, more));
     });
     let said = hear.recv_timeout(limit);
-    lock.unlock();
+    release(lock);
     waiter.join().expect("no panic");
     match said {
         Err(_) => Err("a try of a held lock does not return".into()),
@@ -91,16 +75,15 @@ fn live<L: RawLock<Here>>(number: u32) {
     let lock = Lock::<L>::new();
     lock.lock();
     match number % 64 {
-        0 => _ = L::lock_until(&lock.word, &lock.queue, PAST),
+        0 => _ = lock.lock_until(PAST),
         1 => _ = lock.try_lock(),
         _ => {}
     }
-    lock.unlock();
+    release(&lock);
     if number.is_multiple_of(2) {
         assert!(lock.try_lock());
-        lock.unlock();
+        release(&lock);
     }
-    L::destroy(&lock.word, &lock.queue);
 }
 
 /// Checks that destroyed locks give everything back.
@@ -138,41 +121,26 @@ const DESTROYS_NOTHING: u8 = 2;
 impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
-    fn new_queue() -> L::Queue {
-        L::new_queue()
-    }
+    flashlock_locks::same_as!(Here, L: new_queue lock lock_until unlock is_locked);
 
-    fn try_lock(word: &Word32, queue: &L::Queue) -> bool {
+    unsafe fn try_lock(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {
-            L::lock(word, queue);
+            // SAFETY: the caller's promise.
+            unsafe { L::lock(word, queue) };
             return true;
         }
-        let taken = L::try_lock(word, queue);
+        // SAFETY: the caller's promise.
+        let taken = unsafe { L::try_lock(word, queue) };
         if B == TRY_LOSES && !taken {
             let _ = Here::take_node();
         }
         taken
     }
 
-    fn lock(word: &Word32, queue: &L::Queue) {
-        L::lock(word, queue);
-    }
-
-    fn lock_until(word: &Word32, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
-        L::lock_until(word, queue, until)
-    }
-
-    fn unlock(word: &Word32, queue: &L::Queue) {
-        L::unlock(word, queue);
-    }
-
-    fn is_locked(word: &Word32, queue: &L::Queue) -> bool {
-        L::is_locked(word, queue)
-    }
-
-    fn destroy(word: &Word32, queue: &L::Queue) {
+    unsafe fn destroy(word: &Word32, queue: &L::Queue) {
         if B != DESTROYS_NOTHING {
-            L::destroy(word, queue);
+            // SAFETY: the caller's promise.
+            unsafe { L::destroy(word, queue) };
         }
     }
 }

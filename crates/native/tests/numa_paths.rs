@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use flashlock_locks::machine::Word;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::malthusian::Mcscr;
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::shuffle::Shfl;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_native::machine::Sink;
-use flashlock_native::{Native, Word32, numa};
+use flashlock_native::{Native, numa};
 
 const NODES: usize = 3;
 const THREADS: usize = 9;
@@ -44,8 +43,7 @@ impl Sink for ByNode {
 }
 
 struct Guarded<L: RawLock<Native<ByNode>>> {
-    word: Word32,
-    queue: L::Queue,
+    lock: Raw<Native<ByNode>, L>,
     count: AtomicU64,
 }
 
@@ -54,7 +52,7 @@ fn contend<L: RawLock<Native<ByNode>>>(enough: impl Fn() -> bool)
 where
     L::Queue: Send + Sync,
 {
-    let shared = Arc::new(Guarded::<L> { word: Word32::new(0), queue: L::new_queue(), count: AtomicU64::new(0) });
+    let shared = Arc::new(Guarded::<L> { lock: Raw::new(), count: AtomicU64::new(0) });
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
@@ -62,13 +60,14 @@ where
             std::thread::spawn(move || {
                 let mut mine = 0;
                 while !stop.load(Relaxed) {
-                    L::lock(&shared.word, &shared.queue);
+                    shared.lock.lock();
                     let seen = shared.count.load(Relaxed);
                     for _ in 0..200 {
                         std::hint::spin_loop();
                     }
                     shared.count.store(seen + 1, Relaxed);
-                    L::unlock(&shared.word, &shared.queue);
+                    // SAFETY: this thread holds it.
+                    unsafe { shared.lock.unlock() };
                     mine += 1;
                 }
                 mine

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Machine, Time as _, Tunables, Word};
+use flashlock_locks::machine::{Machine, Time as _, Tunables};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::parts::policy::chosen::NAMES;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, Umwait};
 use flashlock_native::machine::Sink;
-use flashlock_native::{Native, Word32, near, numa, settings, spin};
+use flashlock_native::{Native, near, numa, settings, spin};
 
 const NODES: u32 = 2;
 const THREADS: u32 = 9;
@@ -48,8 +48,7 @@ impl Sink for Moves {
 type Here = Native<Moves>;
 
 struct Guarded<L: RawLock<Here>> {
-    word: Word32,
-    queue: L::Queue,
+    lock: Raw<Here, L>,
     count: UnsafeCell<u64>,
 }
 
@@ -60,7 +59,7 @@ unsafe impl<L: RawLock<Here, Queue: Sync>> Sync for Guarded<L> {}
 /// then.
 fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str, moves: u64) {
     MOVED.store(0, Relaxed);
-    let shared = Arc::new(Guarded::<L> { word: Word32::new(0), queue: L::new_queue(), count: UnsafeCell::new(0) });
+    let shared = Arc::new(Guarded::<L> { lock: Raw::new(), count: UnsafeCell::new(0) });
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -73,9 +72,9 @@ fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str,
                 let mut mine = 0;
                 while !stop.load(Relaxed) {
                     let held = match (mine + u64::from(thread)) % 8 {
-                        0 => L::lock_until(&shared.word, &shared.queue, Here::sooner(300, None)).is_ok(),
+                        0 => shared.lock.lock_until(Here::sooner(300, None)).is_ok(),
                         _ => {
-                            L::lock(&shared.word, &shared.queue);
+                            shared.lock.lock();
                             true
                         }
                     };
@@ -87,7 +86,8 @@ fn contend<L: RawLock<Here, Queue: Send + Sync + 'static> + 'static>(what: &str,
                     for _ in 0..200 {
                         std::hint::spin_loop();
                     }
-                    L::unlock(&shared.word, &shared.queue);
+                    // SAFETY: this thread holds it.
+                    unsafe { shared.lock.unlock() };
                     mine += 1;
                     done.fetch_add(1, Relaxed);
                 }

@@ -7,14 +7,14 @@
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Once};
 
-use flashlock_locks::machine::{Clock, Deadline, Time as _, Word};
+use flashlock_locks::machine::{Clock, Deadline, Time as _};
 use flashlock_locks::mutex::malthusian::Mcscr;
 use flashlock_locks::parts::queue::service::TimePublished;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
-use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
-use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, settings};
+use flashlock_native::{Native, NoStats, groups, numa, parts, settings};
 
 type Here = Native<NoStats>;
 
@@ -78,8 +78,7 @@ fn rounds(data: &Data, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static)
 }
 
 struct Mutex<L: RawLock<Here>> {
-    word: Word32,
-    queue: L::Queue,
+    lock: Raw<Here, L>,
     data: Data,
 }
 
@@ -87,29 +86,30 @@ fn mutex<L: RawLock<Here>>()
 where
     L::Queue: Send + Sync,
 {
-    let mutex = Arc::new(Mutex::<L> { word: Word32::new(0), queue: L::new_queue(), data: Data::new() });
+    let mutex = Arc::new(Mutex::<L> { lock: Raw::new(), data: Data::new() });
     let shared = mutex.clone();
     rounds(&mutex.data, move |thread, round| {
-        let Mutex { word, queue, data } = &*shared;
+        let Mutex { lock, data } = &*shared;
         let held = match (thread + round) % 4 {
-            0 => L::try_lock(word, queue),
-            1 => L::lock_until(word, queue, Here::sooner(200, None)).is_ok(),
-            2 => L::lock_until(word, queue, PAST).is_ok(),
+            0 => lock.try_lock(),
+            1 => lock.lock_until(Here::sooner(200, None)).is_ok(),
+            2 => lock.lock_until(PAST).is_ok(),
             _ => {
-                L::lock(word, queue);
+                lock.lock();
                 true
             }
         };
         if held {
             data.write();
-            L::unlock(word, queue);
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
         }
         u64::from(held)
     });
 }
 
 struct RwLock<L: RawRwLock<Here>> {
-    state: L::State,
+    lock: rw::Raw<Here, L>,
     data: Data,
 }
 
@@ -117,23 +117,25 @@ fn rw_lock<L: RawRwLock<Here>>()
 where
     L::State: Send + Sync,
 {
-    let lock = Arc::new(RwLock::<L> { state: L::new_state(), data: Data::new() });
+    let lock = Arc::new(RwLock::<L> { lock: rw::Raw::new(), data: Data::new() });
     let shared = lock.clone();
     rounds(&lock.data, move |thread, round| {
-        let RwLock { state, data } = &*shared;
+        let RwLock { lock, data } = &*shared;
         let until = (round % 3 == 1).then(|| Here::sooner(200, None));
         if (thread + round) % 4 == 0 {
-            let held = L::write(state, Writer::Fair, until).is_ok();
+            let held = lock.write(Writer::Fair, until).is_ok();
             if held {
                 data.write();
-                L::unlock(state);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
             return u64::from(held);
         }
-        if L::enter(state) || L::read(state, Reader::Newcomer, until).is_ok() {
+        if lock.read(Reader::Newcomer, until).is_ok() {
             let [one, other] = data.read();
             assert_eq!(one, other);
-            L::unlock(state);
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
         }
         0
     });
@@ -145,7 +147,7 @@ mod control {
     use std::sync::atomic::Ordering::Relaxed;
 
     use flashlock_locks::machine::{Deadline, TimedOut, Word as _};
-    use flashlock_locks::parts::raw::RawLock;
+    use flashlock_locks::parts::raw::{Raw, RawLock};
     use flashlock_native::Word32;
 
     use super::{Here, mutex};
@@ -158,26 +160,28 @@ mod control {
 
         fn new_queue() {}
 
-        fn try_lock(word: &Word32, (): &()) -> bool {
+        unsafe fn try_lock(word: &Word32, (): &()) -> bool {
             word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
         }
 
-        fn lock(word: &Word32, queue: &()) {
-            while !Self::try_lock(word, queue) {
+        unsafe fn lock(word: &Word32, queue: &()) {
+            // SAFETY: the caller's promise.
+            while !unsafe { Self::try_lock(word, queue) } {
                 std::thread::yield_now();
             }
         }
 
-        fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), TimedOut> {
-            Self::lock(word, queue);
+        unsafe fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), TimedOut> {
+            // SAFETY: the caller's promise.
+            unsafe { Self::lock(word, queue) };
             Ok(())
         }
 
-        fn unlock(word: &Word32, (): &()) {
+        unsafe fn unlock(word: &Word32, (): &()) {
             word.store(0, Relaxed);
         }
 
-        fn is_locked(word: &Word32, (): &()) -> bool {
+        unsafe fn is_locked(word: &Word32, (): &()) -> bool {
             word.load(Relaxed) != 0
         }
     }

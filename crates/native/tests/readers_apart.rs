@@ -6,16 +6,16 @@ use std::thread;
 
 use flashlock_locks::machine::{Clock, Deadline, Time as _, Tunables};
 use flashlock_locks::parts::wait::SpinThenPark;
-use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, Writer};
+use flashlock_locks::rw::{CstRw, Raw, RawRwLock, Reader, Refusal, Writer};
 use flashlock_native::{Native, NoStats};
 
 type M = Native<NoStats>;
 type L = CstRw<SpinThenPark>;
-type State = <L as RawRwLock<M>>::State;
+type Lock = Raw<M, L>;
 
 /// A lock and the data that it protects.
 struct Guarded {
-    lock: State,
+    lock: Lock,
     cells: UnsafeCell<[u64; 4]>,
 }
 
@@ -24,10 +24,10 @@ unsafe impl Sync for Guarded {}
 
 impl Guarded {
     fn new() -> Self {
-        let lock = <L as RawRwLock<M>>::new_state();
-        assert_eq!(lock.side.0.load(Relaxed), 0);
-        lock.count_distributed::<SpinThenPark>(None);
-        assert_ne!(lock.side.0.load(Relaxed), 0, "no side block");
+        let lock = Lock::new();
+        assert_eq!(lock.state().side.0.load(Relaxed), 0);
+        lock.state().count_distributed::<SpinThenPark>(None);
+        assert_ne!(lock.state().side.0.load(Relaxed), 0, "no side block");
         Self { lock, cells: UnsafeCell::new([0; 4]) }
     }
 
@@ -46,17 +46,20 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        L::destroy(&self.lock);
-        assert_eq!(self.lock.side.0.load(Relaxed), 0, "the side block is not given back");
+        // SAFETY: no thread uses the lock any more, and its own end finds nothing left to give back.
+        unsafe { L::destroy(self.lock.state()) };
+        assert_eq!(self.lock.state().side.0.load(Relaxed), 0, "the side block is not given back");
     }
 }
 
-fn try_write(lock: &State) -> bool {
-    <L as RawRwLock<M>>::try_write(lock)
+/// Ends a section of the calling thread.
+fn release(lock: &Lock) {
+    // SAFETY: its caller holds the lock.
+    unsafe { lock.unlock() }
 }
 
-fn read(lock: &State, until: Option<Deadline>) -> Result<(), Refusal> {
-    if <L as RawRwLock<M>>::enter(lock) { Ok(()) } else { L::read(lock, Reader::Newcomer, until) }
+fn read(lock: &Lock, until: Option<Deadline>) -> Result<(), Refusal> {
+    lock.read(Reader::Newcomer, until)
 }
 
 /// Acquires in every way, with more threads than CPUs, and with so many writers that readers return to a common count
@@ -71,18 +74,18 @@ fn writers_are_alone() {
         for round in 0..ROUNDS {
             let soon = Some(M::sooner(20, None));
             let writes = match (me + round) % 12 {
-                0 => L::write(&guarded.lock, Writer::Fair, None).is_ok(),
-                1 => L::write(&guarded.lock, Writer::Preferred, soon).is_ok(),
-                2 | 3 => try_write(&guarded.lock),
+                0 => guarded.lock.write(Writer::Fair, None).is_ok(),
+                1 => guarded.lock.write(Writer::Preferred, soon).is_ok(),
+                2 | 3 => guarded.lock.try_write(),
                 how => {
                     let held = match how {
-                        4 => L::try_read(&guarded.lock, Reader::Newcomer),
+                        4 => guarded.lock.try_read(Reader::Newcomer),
                         5 => read(&guarded.lock, soon),
                         _ => read(&guarded.lock, None),
                     };
                     if held.is_ok() {
                         guarded.look();
-                        L::unlock(&guarded.lock);
+                        release(&guarded.lock);
                     }
                     continue;
                 }
@@ -90,7 +93,7 @@ fn writers_are_alone() {
             if writes {
                 guarded.write();
                 written += 1;
-                L::unlock(&guarded.lock);
+                release(&guarded.lock);
             }
         }
         written
@@ -99,7 +102,7 @@ fn writers_are_alone() {
         let threads: Vec<_> = (0..THREADS).map(|me| scope.spawn(move || work(me))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
     });
-    assert!(!<L as RawRwLock<M>>::is_held(&guarded.lock));
+    assert!(!guarded.lock.is_held());
     assert!(written > ROUNDS / 12 * THREADS);
     assert_eq!(guarded.look(), written);
 }
@@ -119,11 +122,11 @@ fn too_many_readers_are_told() {
     };
     assert_eq!(refusal, Refusal::Overflow);
     assert!(held >= most, "{held} of {most}");
-    assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Err(Refusal::Overflow));
-    assert!(!try_write(&guarded.lock), "a writer beside {held} readers");
-    (0..held).for_each(|_| L::unlock(&guarded.lock));
-    assert!(try_write(&guarded.lock));
-    L::unlock(&guarded.lock);
+    assert_eq!(guarded.lock.try_read(Reader::Newcomer), Err(Refusal::Overflow));
+    assert!(!guarded.lock.try_write(), "a writer beside {held} readers");
+    (0..held).for_each(|_| release(&guarded.lock));
+    assert!(guarded.lock.try_write());
+    release(&guarded.lock);
 }
 
 /// Readers that enter by one counter and leave by another fill the first one, although few are in at any time.
@@ -141,9 +144,9 @@ fn readers_may_drift_from_counter_to_counter() {
         run_on(0);
         (0..half).for_each(|at| assert!(read(&guarded.lock, None).is_ok(), "round {round}, {at}"));
         run_on(1); // With only one CPU, this shows nothing.
-        (0..half).for_each(|_| L::unlock(&guarded.lock));
-        assert!(try_write(&guarded.lock), "round {round}: left held");
-        L::unlock(&guarded.lock);
+        (0..half).for_each(|_| release(&guarded.lock));
+        assert!(guarded.lock.try_write(), "round {round}: left held");
+        release(&guarded.lock);
     }
 }
 
@@ -151,19 +154,19 @@ fn readers_may_drift_from_counter_to_counter() {
 #[test]
 fn writers_end_it() {
     let guarded = Guarded::new();
-    let side = guarded.lock.side.0.load(Relaxed);
-    let apart = guarded.lock.heat.0.load(Relaxed);
+    let side = guarded.lock.state().side.0.load(Relaxed);
+    let apart = guarded.lock.state().heat.0.load(Relaxed);
     for _ in 0..Tunables::DEFAULT.writers {
-        assert_eq!(guarded.lock.heat.0.load(Relaxed), apart);
-        assert!(L::write(&guarded.lock, Writer::Fair, None).is_ok());
-        L::unlock(&guarded.lock);
+        assert_eq!(guarded.lock.state().heat.0.load(Relaxed), apart);
+        assert!(guarded.lock.write(Writer::Fair, None).is_ok());
+        release(&guarded.lock);
     }
-    assert_eq!(guarded.lock.heat.0.load(Relaxed), 0);
+    assert_eq!(guarded.lock.state().heat.0.load(Relaxed), 0);
     assert!(read(&guarded.lock, None).is_ok());
-    assert!(!try_write(&guarded.lock));
-    L::unlock(&guarded.lock);
-    guarded.lock.count_distributed::<SpinThenPark>(None);
-    assert_eq!((guarded.lock.heat.0.load(Relaxed), guarded.lock.side.0.load(Relaxed)), (apart, side));
+    assert!(!guarded.lock.try_write());
+    release(&guarded.lock);
+    guarded.lock.state().count_distributed::<SpinThenPark>(None);
+    assert_eq!((guarded.lock.state().heat.0.load(Relaxed), guarded.lock.state().side.0.load(Relaxed)), (apart, side));
 }
 
 /// A failed trylock obstructs no reader.
@@ -172,14 +175,14 @@ fn readers_are_not_kept_out_by_who_tries_to_write() {
     let guarded = Guarded::new();
     assert!(read(&guarded.lock, None).is_ok());
     thread::scope(|scope| {
-        let tries = scope.spawn(|| (0..100_000).filter(|_| try_write(&guarded.lock)).count());
+        let tries = scope.spawn(|| (0..100_000).filter(|_| guarded.lock.try_write()).count());
         for _ in 0..100_000 {
-            assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Ok(()));
-            L::unlock(&guarded.lock);
+            assert_eq!(guarded.lock.try_read(Reader::Newcomer), Ok(()));
+            release(&guarded.lock);
         }
         assert_eq!(tries.join().expect("no panic"), 0);
     });
-    L::unlock(&guarded.lock);
+    release(&guarded.lock);
 }
 
 /// If the deadline passes while a reader is inside, the writer reports it, and the lock is unchanged.
@@ -188,10 +191,10 @@ fn a_writer_gives_up() {
     let guarded = Guarded::new();
     assert!(read(&guarded.lock, None).is_ok());
     let soon = Some(Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 });
-    assert_eq!(L::write(&guarded.lock, Writer::Fair, soon), Err(Refusal::TimedOut));
-    assert_eq!(L::try_read(&guarded.lock, Reader::Newcomer), Ok(()));
-    L::unlock(&guarded.lock);
-    L::unlock(&guarded.lock);
-    assert!(try_write(&guarded.lock));
-    L::unlock(&guarded.lock);
+    assert_eq!(guarded.lock.write(Writer::Fair, soon), Err(Refusal::TimedOut));
+    assert_eq!(guarded.lock.try_read(Reader::Newcomer), Ok(()));
+    release(&guarded.lock);
+    release(&guarded.lock);
+    assert!(guarded.lock.try_write());
+    release(&guarded.lock);
 }

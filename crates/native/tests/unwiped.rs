@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
-use flashlock_locks::parts::raw::RawLock;
-use flashlock_native::{Native, NoStats, Word32, epoch, registry};
+use flashlock_locks::parts::raw::{Raw, RawLock};
+use flashlock_native::{Native, NoStats, epoch, registry};
 
 type Here = Native<NoStats>;
 
@@ -62,15 +62,16 @@ fn in_a_child(body: impl FnOnce() -> bool) -> Result<(), String> {
 
 /// The forking thread holds the lock, and others wait. The child releases the lock and has no waiters.
 fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
-    let (word, queue) = (Word32(AtomicU32::new(0)), L::new_queue());
+    let lock = Raw::<Here, L>::new();
     let waiting = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        L::lock(&word, &queue);
+        lock.lock();
         for _ in 0..WAITERS {
             scope.spawn(|| {
                 waiting.fetch_add(1, Relaxed);
-                L::lock(&word, &queue);
-                L::unlock(&word, &queue);
+                lock.lock();
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             });
         }
         while waiting.load(Relaxed) < WAITERS as u32 {
@@ -79,18 +80,22 @@ fn works_in_a_child<L: RawLock<Here, Queue: Sync>>() -> Result<(), String> {
         // Usually they are in the queue by now. The test holds in either case.
         std::thread::sleep(Duration::from_millis(2));
         let outcome = in_a_child(|| {
-            L::unlock(&word, &queue);
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
             let uses = (0..100).all(|_| {
-                L::lock(&word, &queue);
-                let refused = !L::try_lock(&word, &queue);
-                L::unlock(&word, &queue);
+                lock.lock();
+                let refused = !lock.try_lock();
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 refused
             });
-            let free = L::try_lock(&word, &queue);
-            L::unlock(&word, &queue);
+            let free = lock.try_lock();
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
             uses && free
         });
-        L::unlock(&word, &queue);
+        // SAFETY: this thread holds it.
+        unsafe { lock.unlock() };
         outcome
     })
 }

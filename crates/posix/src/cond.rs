@@ -46,8 +46,10 @@ struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
 impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
     fn adopt(&self, mutex: u64, chain: Chain) {
         // SAFETY: the waiters in the chain will acquire this mutex, so it exists.
-        let mutex = unsafe { Mutex::at(mutex as *mut pthread_mutex_t) };
-        L::adopt(&mutex.word, mutex.queue::<L::Queue>(), chain);
+        unsafe {
+            let mutex = Mutex::at(mutex as *mut pthread_mutex_t);
+            L::adopt(&mutex.word, mutex.queue::<L::Queue>(), chain);
+        }
     }
 }
 
@@ -69,7 +71,8 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
             Outcome::Moved(me) => {
                 // SAFETY: the caller guarantees it.
                 let mutex = unsafe { Mutex::at(self.mutex) };
-                L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me);
+                // SAFETY: the broadcast has moved this thread's node there (`Morph::adopt`).
+                unsafe { L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me) };
                 if is_plain(mutex.kind.load(Relaxed)) {
                     name_holder(mutex);
                 } else {

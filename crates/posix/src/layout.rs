@@ -93,8 +93,8 @@ impl Mutex {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
-    /// The lock's queue: a `Q` made of words. It is in our 16 bytes, or in 20 bytes with glibc's `__spins`, which is
-    /// unused if no glibc code may touch the mutex.
+    /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in
+    /// 20 bytes with glibc's `__spins`, which is unused if no glibc code may touch the mutex.
     #[inline(always)]
     pub fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
@@ -145,7 +145,8 @@ impl RwLock {
         unsafe { &*address.cast::<Self>() }
     }
 
-    /// The lock's state: an `S` made of words, in our 24 bytes.
+    /// The state of the one lock that serves readers and writers in this process: an `S` made of words, in our 24
+    /// bytes.
     #[inline(always)]
     pub fn state<S>(&self) -> &S {
         const { assert!(size_of::<S>() <= 24 && align_of::<S>() <= 4) };

@@ -64,14 +64,17 @@ unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait:
     let queue = mutex.queue::<L::Queue>();
     match wait {
         Wait::Forever => {
-            L::lock(&mutex.word, queue);
+            // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+            unsafe { L::lock(&mutex.word, queue) };
             0
         }
-        _ if L::try_lock(&mutex.word, queue) => 0,
+        // SAFETY: the same.
+        _ if unsafe { L::try_lock(&mutex.word, queue) } => 0,
         Wait::Until(clock, until) => {
             // SAFETY: the caller guarantees it.
             let Some(until) = (unsafe { deadline(clock, until) }) else { return EINVAL };
-            if L::lock_until(&mutex.word, queue, until).is_ok() { 0 } else { ETIMEDOUT }
+            // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+            if unsafe { L::lock_until(&mutex.word, queue, until) }.is_ok() { 0 } else { ETIMEDOUT }
         }
     }
 }
@@ -176,7 +179,8 @@ pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(a
         // SAFETY: the caller guarantees it.
         return unsafe { lock_other_forever::<L, M>(address) };
     }
-    L::lock(&mutex.word, mutex.queue::<L::Queue>());
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    unsafe { L::lock(&mutex.word, mutex.queue::<L::Queue>()) };
     name_holder(mutex);
     0
 }
@@ -200,7 +204,8 @@ pub unsafe extern "C-unwind" fn trylock<L: RawLock<M>, M: Machine<Word = Word32>
         }
         _ => {}
     }
-    if !L::try_lock(&mutex.word, mutex.queue::<L::Queue>()) {
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    if !unsafe { L::try_lock(&mutex.word, mutex.queue::<L::Queue>()) } {
         return EBUSY;
     }
     if kind == Kind::Plain {
@@ -273,7 +278,8 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
         return unsafe { unlock_other::<L, M>(address) };
     }
     mutex.owner.store(0, Relaxed); // If glibc's code locks this mutex next, it requires 0.
-    L::unlock(&mutex.word, mutex.queue::<L::Queue>());
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     0
 }
 
@@ -294,7 +300,8 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
     mutex.count.store(left, Relaxed);
     if left == 0 {
         mutex.owner.store(0, Relaxed);
-        L::unlock(&mutex.word, mutex.queue::<L::Queue>());
+        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+        unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     }
     0
 }
@@ -313,10 +320,12 @@ pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>
         // SAFETY: the caller guarantees it.
         return unsafe { glibc::pthread_mutex_destroy(address) };
     }
-    if L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) || mutex.has_waiters() {
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    if unsafe { L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) } || mutex.has_waiters() {
         return EBUSY;
     }
-    L::destroy(&mutex.word, mutex.queue::<L::Queue>());
+    // SAFETY: it is free, and the caller guarantees that no thread uses it any more.
+    unsafe { L::destroy(&mutex.word, mutex.queue::<L::Queue>()) };
     mutex.kind.store(DESTROYED, Relaxed);
     0
 }

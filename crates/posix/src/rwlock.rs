@@ -70,7 +70,8 @@ fn read_slow<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: O
     if lock.writer.load(Relaxed) == thread::id() {
         return EDEADLK;
     }
-    match L::read(lock.state::<L::State>(), reader(lock), until) {
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    match unsafe { L::read(lock.state::<L::State>(), reader(lock), until) } {
         Ok(()) => {
             held::note(address_of(lock));
             0
@@ -81,7 +82,8 @@ fn read_slow<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: O
 
 #[inline(always)]
 fn read<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Option<Deadline>) -> c_int {
-    if L::enter(lock.state::<L::State>()) {
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    if unsafe { L::enter(lock.state::<L::State>()) } {
         held::note(address_of(lock));
         return 0;
     }
@@ -93,7 +95,8 @@ fn write<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Optio
     if lock.writer.load(Relaxed) == me {
         return EDEADLK;
     }
-    match L::write(lock.state::<L::State>(), writer(lock), until) {
+    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    match unsafe { L::write(lock.state::<L::State>(), writer(lock), until) } {
         Ok(()) => {
             lock.writer.store(me, Relaxed);
             0
@@ -175,7 +178,8 @@ define! {
 
     /// `pthread_rwlock_tryrdlock`
     tryrdlock() => pthread_rwlock_tryrdlock, |lock| {
-        match L::try_read(lock.state::<L::State>(), reader(lock)) {
+        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        match unsafe { L::try_read(lock.state::<L::State>(), reader(lock)) } {
             Ok(()) => {
                 held::note(address_of(lock));
                 0
@@ -207,7 +211,8 @@ define! {
 
     /// `pthread_rwlock_trywrlock`
     trywrlock() => pthread_rwlock_trywrlock, |lock| {
-        if L::try_write(lock.state::<L::State>()) {
+        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        if unsafe { L::try_write(lock.state::<L::State>()) } {
             lock.writer.store(thread::id(), Relaxed);
             0
         } else {
@@ -223,13 +228,15 @@ define! {
         } else {
             held::forget(address_of(lock));
         }
-        L::unlock(lock.state::<L::State>());
+        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        unsafe { L::unlock(lock.state::<L::State>()) };
         0
     };
 
     /// `pthread_rwlock_destroy`
     destroy() => pthread_rwlock_destroy, |lock| {
-        L::destroy(lock.state::<L::State>());
+        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        unsafe { L::destroy(lock.state::<L::State>()) };
         0
     };
 }

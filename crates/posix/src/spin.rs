@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_i
 /// As for the C function.
 pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: the caller guarantees it.
-    <Polite as RawLock<M>>::lock(unsafe { at(lock) }, &());
+    unsafe { <Polite as RawLock<M>>::lock(at(lock), &()) };
     0
 }
 
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthre
 /// As for the C function.
 pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: the caller guarantees it.
-    if <Polite as RawLock<M>>::try_lock(unsafe { at(lock) }, &()) { 0 } else { EBUSY }
+    if unsafe { <Polite as RawLock<M>>::try_lock(at(lock), &()) } { 0 } else { EBUSY }
 }
 
 /// `pthread_spin_unlock`
@@ -60,7 +60,7 @@ pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pt
 /// As for the C function.
 pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
     // SAFETY: the caller guarantees it. The lock may be freed once it is released; nothing is accessed afterwards.
-    <Polite as RawLock<M>>::unlock(unsafe { at(lock) }, &());
+    unsafe { <Polite as RawLock<M>>::unlock(at(lock), &()) };
     0
 }
 

@@ -1,7 +1,7 @@
 //! States the finding of a result in a sentence: what the reader of its picture should see first.
 //!
 //! The sentence names the locks that win, how much faster than the baseline they are, how the default lock does if it
-//! is not among them, and what collapsed. It names the winners whether or not they are locks of flashlock.
+//! is not among them, who loses, and what collapsed. It names the winners whether or not they are locks of flashlock.
 
 use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::catalogue::rw::RW_DEFAULT;
@@ -14,6 +14,10 @@ use crate::words;
 /// The tolerance without statistics. Locks within this factor of the best one are named with it, and a lock within this
 /// factor of the baseline is not called faster.
 const CLOSE: f64 = 1.03;
+/// A smaller gain or loss is below 5 %, also as it is shown. The sentence names no lock for it.
+const GAIN: f64 = 1.045;
+/// The maximum number of groups of which each is told apart. Of more, the sentence counts.
+const GROUPS: usize = 3;
 /// The maximum number of names in a list. Of more, only the first are listed.
 const NAMES: usize = 4;
 
@@ -21,6 +25,7 @@ const NAMES: usize = 4;
 pub fn headline(results: &Results) -> String {
     match results.groups.as_slice() {
         [group] => of(results, group),
+        groups if groups.len() > GROUPS => subject(results).and_then(|lock| tally(results, groups, lock)),
         groups => subject(results).and_then(|lock| of_subject(results, groups, lock)),
     }
     .unwrap_or_else(|| results.title.clone())
@@ -36,17 +41,24 @@ pub fn of(results: &Results, group: &Group) -> Option<String> {
         return None;
     }
     let (leaders, collapsed) = (leaders(results, group, &ranking), results.collapsed_locks(group));
+    let is_close = leaders.first().is_some_and(|(_, advantage)| *advantage < GAIN);
     let mut parts = vec![match leaders.as_slice() {
         [] => nobody(results, group, &words, collapsed.is_empty()),
         [(best, advantage), ..] if *advantage >= COLLAPSE => fallen(results, group, best)?,
+        _ if is_close => within(&ranking, results.baseline(), &words) + on_average(group),
         leaders => leading(leaders, results.baseline(), &words) + on_average(group),
     }];
-    let own = subject(results).filter(|own| leaders.iter().all(|(leader, _)| leader != own));
-    if let Some(own) = own.filter(|own| !is_same(results, group, own))
+    let loses = |(lock, advantage): &&(&str, f64)| {
+        *advantage <= GAIN.recip() && !collapsed.contains(lock) && !is_same(results, group, lock)
+    };
+    let losers: Vec<(&str, f64)> = ranking.iter().filter(loses).copied().collect();
+    let is_told = |own: &str| leaders.iter().chain(&losers).any(|(told, _)| *told == own);
+    if let Some(own) = subject(results).filter(|own| !is_close && !is_told(own) && !is_same(results, group, own))
         && let Some(advantage) = overall(results, group, own)
     {
-        parts.push(format!("{own}: {}", three_digits(advantage)));
+        parts.push(format!("{own}: {}{}", three_digits(advantage), exception(results, group, own, advantage)));
     }
+    parts.extend(losing(&losers));
     parts.extend(overtaken(results, group, &leaders, &words));
     let fell: Vec<&String> = group.cells.iter().filter(|cell| results.has_baseline_collapsed(group, cell)).collect();
     if !fell.is_empty() && fell.len() < group.cells.len() {
@@ -62,6 +74,42 @@ pub fn of(results: &Results, group: &Group) -> Option<String> {
 /// Says that it is an average, which hides where a lock is better and where it is not.
 fn on_average(group: &Group) -> &'static str {
     if group.cells.len() > 1 { " on average" } else { "" }
+}
+
+/// `, but 0.884 with 64 threads`: where a lock loses most, if it does not lose on average.
+fn exception(results: &Results, group: &Group, lock: &str, advantage: f64) -> String {
+    let loss = |cell: &String| {
+        let here = results.advantage(group, cell, lock)?;
+        let is_certain = here.mean < GAIN.recip() && here.high.is_none_or(|high| high < 1.0);
+        is_certain.then(|| (cell.clone(), here.mean))
+    };
+    let losses = group.cells.iter().filter_map(loss);
+    match losses.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| advantage > GAIN.recip()) {
+        Some((cell, mean)) => format!(", but {} with {cell} {}", three_digits(mean), group.axis).trim_end().to_owned(),
+        None => String::new(),
+    }
+}
+
+/// If the best gain is small: how many locks are near the baseline.
+fn within(ranking: &[(&str, f64)], baseline: &str, words: &Words) -> String {
+    let near = ranking.iter().filter(|(_, advantage)| (GAIN.recip()..GAIN).contains(advantage)).count();
+    match () {
+        () if near == ranking.len() && near > 1 => format!("All locks are within 5 % of {baseline}"),
+        () if 2 * near > ranking.len() && near > 1 => format!("Most locks are within 5 % of {baseline}"),
+        () => format!("No lock is 5 % {} than {baseline}", words.better),
+    }
+}
+
+/// The locks that lose: each with its figure if they are few.
+fn losing(losers: &[(&str, f64)]) -> Option<String> {
+    /// The maximum number of locks with figures.
+    const FIGURES: usize = 2;
+    let figure = |(lock, advantage): &(&str, f64)| format!("{lock}: {}", three_digits(*advantage));
+    match losers.len() {
+        0 => None,
+        1..=FIGURES => Some(losers.iter().map(figure).collect::<Vec<_>>().join(", ")),
+        _ => Some(format!("{} lose", listed(&losers.iter().map(|(lock, _)| *lock).collect::<Vec<_>>()))),
+    }
 }
 
 /// The lock that is better than the leaders with the most threads.
@@ -95,14 +143,38 @@ fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String>
             () if advantage >= COLLAPSE => format!("{baseline} collapsed"),
             () => format!("{} times", three_digits(advantage)),
         };
+        let but =
+            if same || advantage >= COLLAPSE { String::new() } else { exception(results, group, lock, advantage) };
         let as_what = words.as_what;
         let first =
             if place == 0 && !same { format!(" {as_what} {baseline}{}", on_average(group)) } else { String::new() };
         let from = if place == 0 && same { format!(" from {baseline}") } else { String::new() };
-        Some(format!("{how}{first}{from} ({})", group.title))
+        Some(format!("{how}{first}{but}{from} ({})", group.title))
     };
     let parts: Option<Vec<String>> = groups.iter().enumerate().map(in_group).collect();
     Some(format!("{lock}: {}", parts?.join(", ")))
+}
+
+/// The finding of many groups: in how many of them one lock is better, and in how many worse.
+fn tally(results: &Results, groups: &[Group], lock: &str) -> Option<String> {
+    let all = groups.len();
+    let (mut better, mut worse, mut is_speed) = (0, 0, true);
+    for group in groups {
+        let advantage = overall(results, group, lock)?;
+        is_speed &= Words::of(results.metric(&group.merit)?).better == "faster";
+        match () {
+            () if is_same(results, group, lock) => {}
+            () if standing(results, group, lock).is_none() && (CLOSE.recip()..CLOSE).contains(&advantage) => {}
+            () if advantage > 1.0 => better += 1,
+            () => worse += 1,
+        }
+    }
+    let [good, bad] = if is_speed { ["faster", "slower"] } else { ["better", "worse"] };
+    let counts = [(better, good), (worse, bad), (all - better - worse, "no different")];
+    let mut told = counts.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{how} in {count}"));
+    let first = told.next()?;
+    let rest: String = told.map(|part| format!(", {part}")).collect();
+    Some(format!("{lock}: {first} of {all} cases{rest}"))
 }
 
 /// Whether statistics could not tell the lock from the baseline.
@@ -264,6 +336,35 @@ mod tests {
     }
 
     #[test]
+    fn a_gain_below_five_percent_is_none() {
+        let mut close = vec![("glibc", [10.0; 3]), ("flash", [10.1; 3]), ("tas", [10.4; 3]), ("tbb", [10.2; 3])];
+        assert_eq!(headline(&results(&close, true)), "All locks are within 5 % of glibc on average");
+        close.push(("mcs", [5.0; 3]));
+        assert_eq!(headline(&results(&close, true)), "Most locks are within 5 % of glibc on average; mcs: 0.500");
+        close.extend([("cna", [4.0; 3]), ("clh", [3.0; 3])]);
+        assert_eq!(
+            headline(&results(&close, true)),
+            "No lock is 5 % faster than glibc on average; mcs, cna and clh lose"
+        );
+    }
+
+    #[test]
+    fn losses_are_told_beside_gains() {
+        let some = [("glibc", [10.0; 3]), ("flash", [20.0; 3]), ("shfl", [9.0; 3]), ("mcs", [8.0; 3])];
+        assert_eq!(
+            headline(&results(&some, true)),
+            "flash is fastest: 2.00 times as fast as glibc on average; shfl: 0.900, mcs: 0.800"
+        );
+        let nobody = [("glibc", [10.0; 3]), ("flash", [10.0; 3]), ("shfl", [7.3; 3])];
+        assert_eq!(headline(&results(&nobody, true)), "No lock is faster than glibc; shfl: 0.730");
+        let crossing = [("glibc", [10.0; 3]), ("flash", [20.0, 14.0, 8.6]), ("tbb", [20.0; 3])];
+        assert_eq!(
+            headline(&results(&crossing, true)),
+            "tbb is fastest: 2.00 times as fast as glibc on average; flash: 1.34, but 0.860 with 64 threads"
+        );
+    }
+
+    #[test]
     fn an_average_does_not_hide_who_is_better_with_many_threads() {
         let crossing = [("glibc", [10.0; 3]), ("flash", [20.0, 30.0, 12.0]), ("shfl", [10.0, 10.0, 20.0])];
         let told = headline(&results(&crossing, false));
@@ -310,6 +411,21 @@ mod tests {
         both.points.extend(points);
         both.groups.push(second);
         assert_eq!(headline(&both), "flash: 2.00 times as fast as glibc on average (G), 2.00 times (H)");
+        let groups = ["I", "J", "K"].map(|title| Group { title: title.into(), ..both.groups[0].clone() });
+        for (group, speed) in groups.into_iter().zip([5.0, 20.1, 20.0]) {
+            let rest = both.points.iter().filter(|point| point.group == "G").cloned().map(|mut point| {
+                let is_own = point.lock == "flash";
+                for run in &mut point.runs {
+                    run.values.values_mut().filter(|_| is_own).for_each(|value| *value *= speed / 40.0);
+                }
+                Point { group: group.title.clone(), ..point }
+            });
+            let rest: Vec<Point> = rest.collect();
+            both.points.extend(rest);
+            both.groups.push(group);
+        }
+        both.derive();
+        assert_eq!(headline(&both), "flash: faster in 2 of 5 cases, slower in 1, no different in 2");
         both.points.clear();
         assert_eq!(headline(&both), "Title");
     }

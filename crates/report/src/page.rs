@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::finding;
-use crate::results::{COLLAPSE, Group, Method, Noise, Results};
+use crate::results::{Better, COLLAPSE, Group, Method, Noise, Results};
 use crate::statistics::verdict::LEAST_ROUNDS;
 use crate::statistics::{Direction, Ratio, Verdict};
 use crate::table::markdown_of_numbers;
@@ -64,17 +64,26 @@ fn repetitions(method: &Method) -> String {
 fn group_section(results: &Results, group: &Group) -> String {
     let Some(merit) = results.metric(&group.merit) else { return String::new() };
     let mut text = format!("\n## {}\n\n", group.title);
-    let _ = writeln!(text, "Ratio to {} of: {}; {}.\n", results.baseline(), merit.title, merit.better.words());
+    // Run times are shown as speeds, so that all ratios of the page have the same direction.
+    let (is_speed, baseline) = (merit.name == "seconds" && merit.better == Better::Less, results.baseline());
+    let _ = match is_speed {
+        true => writeln!(text, "Speed: {baseline}'s run time divided by the lock's; {}.\n", Better::More.words()),
+        false => writeln!(text, "Ratio to {baseline} of: {}; {}.\n", merit.title, merit.better.words()),
+    };
+    let beyond = if is_speed { format!(">{COLLAPSE}") } else { results.beyond_words(group) };
     if let Some(verdict) = results.verdicts.get(&group.title) {
-        let _ = writeln!(text, "{}\n", verdict_line(verdict, results.baseline()));
+        let _ = writeln!(text, "{}\n", verdict_line(verdict, baseline));
     }
     let ratio = |lock: &str, cell: &str| {
-        let ratio = results.point(&group.title, cell, lock)?.ratio?;
-        Some(results.beyond(group, cell, lock).unwrap_or_else(|| with_interval(&ratio)))
+        let ratio = match is_speed {
+            true => results.advantage(group, cell, lock)?,
+            false => results.point(&group.title, cell, lock)?.ratio?,
+        };
+        Some(results.beyond(group, cell, lock).map_or_else(|| with_interval(&ratio), |_| beyond.clone()))
     };
     text += &table(group, &results.locks[1..], &ratio);
     if let Some(note) = results.collapse_note(group) {
-        let _ = writeln!(text, "\n{note}");
+        let _ = writeln!(text, "\n{}", note.replacen(&results.beyond_words(group), &beyond, 1));
     }
     let others = results.metrics.iter().filter(|metric| metric.name != merit.name);
     for metric in std::iter::once(merit).chain(others) {
@@ -146,7 +155,7 @@ fn failures(results: &Results) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::results::{Better, Failed, Metric, Point, Run};
+    use crate::results::{Failed, Metric, Point, Run};
 
     use super::*;
 
@@ -192,6 +201,27 @@ mod tests {
         ] {
             assert!(markdown.lines().any(|other| other == line), "no line `{line}` in\n{markdown}");
         }
+    }
+
+    #[test]
+    fn run_times_are_shown_as_speeds() {
+        let mut timed = results();
+        timed.metrics = vec![Metric { name: "seconds".into(), title: "Run time, s".into(), better: Better::Less }];
+        timed.groups[0].merit = "seconds".into();
+        for run in timed.points.iter_mut().flat_map(|point| &mut point.runs) {
+            run.values = [("seconds".to_owned(), 1.0 / run.values["speed"])].into();
+        }
+        timed.derive();
+        let page = markdown(&timed, false);
+        assert!(page.contains("Speed: glibc's run time divided by the lock's; more is better."), "{page}");
+        assert!(
+            page.contains("| `mcs` | 1.50 (1.49–1.52) |") && page.contains("Run time, s; less is better."),
+            "{page}"
+        );
+        timed.points[1].runs.iter_mut().for_each(|run| run.values.values_mut().for_each(|value| *value /= 459.0));
+        timed.derive();
+        let page = markdown(&timed, false);
+        assert!(page.contains("| `mcs` | >10 |") && page.contains(">10 is no gain"), "{page}");
     }
 
     #[test]

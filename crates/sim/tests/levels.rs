@@ -9,7 +9,7 @@ use std::rc::Rc;
 use common::Log;
 use flashlock_locks::machine::{Topology as _, Tunables, Word as _};
 use flashlock_locks::mutex::numa::{Cst, Hmcs};
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::side::{MOST, Side};
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
 use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
@@ -31,17 +31,17 @@ fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Plac
     machine.topology.cores_per_node = 4;
     machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let log = Log::new();
     for _ in 0..threads {
         let (lock, log) = (Rc::clone(&lock), log.clone());
         simulation.spawn(move || {
             for _ in 0..ROUNDS {
-                let (word, queue) = &**lock;
-                L::lock(word, queue);
+                lock.lock();
                 log.write((Sim::numa_node(), Sim::near_group(0)));
                 compute(300.0);
-                L::unlock(word, queue);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
         });
     }

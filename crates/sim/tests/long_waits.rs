@@ -6,31 +6,33 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Tunables, Word as _};
 use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::mutex::queue::{Mcs, McsTp};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::Futex;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Spin;
-use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now};
+use flashlock_sim::{Description, Options, Sim, Simulation, compute, now};
 
 /// How often the second of two threads sleeps while the first one holds the lock for 100 ms. Each has a CPU of its own.
 fn sleeps<L: RawLock<Sim>>() -> u64 {
     let machine = Description::find("2x18x2").unwrap();
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let same = Rc::clone(&lock);
     simulation.spawn(move || {
-        L::lock(&lock.0, &lock.1);
+        lock.lock();
         compute(100e6);
-        L::unlock(&lock.0, &lock.1);
+        // SAFETY: this thread holds it.
+        unsafe { lock.unlock() };
     });
     simulation.spawn(move || {
         compute(10e3);
-        L::lock(&same.0, &same.1);
-        L::unlock(&same.0, &same.1);
+        same.lock();
+        // SAFETY: this thread holds it.
+        unsafe { same.unlock() };
     });
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}")).voluntary_switches
 }
@@ -62,17 +64,18 @@ fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
     let mut machine = common::tiny(1, 2);
     machine.scheduler.slice_us = 3000.0;
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let sections = Rc::new(Cell::new(0));
     for _ in 0..4 {
         simulation.spawn(|| compute(END as f64));
         let (lock, sections) = (Rc::clone(&lock), Rc::clone(&sections));
         simulation.spawn(move || {
             while now() < END {
-                L::lock(&lock.0, &lock.1);
+                lock.lock();
                 compute(500.0);
                 sections.set(sections.get() + 1);
-                L::unlock(&lock.0, &lock.1);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 compute(500.0);
             }
         });
@@ -107,7 +110,7 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
     let mut machine = common::tiny(4, 1);
     machine.scheduler.slice_us = 3000.0;
     let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let (released, still) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let had: Rc<[Cell<u64>; 8]> = Rc::default();
     for thread in 0..had.len() {
@@ -116,13 +119,14 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
         simulation.spawn(move || {
             while now() < END {
                 let asked = now();
-                L::lock(&lock.0, &lock.1);
+                lock.lock();
                 let stood_still = released.get() > asked && now() - released.get() > STILL;
                 still.set(still.get() + u64::from(stood_still));
                 compute(500.0);
                 had[thread].set(had[thread].get() + 1);
                 released.set(now());
-                L::unlock(&lock.0, &lock.1);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 compute(500.0);
             }
         });

@@ -9,7 +9,7 @@ use common::{Log, simulation, taken_away, tiny};
 use flashlock_locks::machine::{Patience, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::spin::Futex;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Spin;
 use flashlock_sim::{
     Description, Options, Placed, Region, Sim, Simulation, Why, Word, compute, delay, nap, now, thread_number,
@@ -278,9 +278,11 @@ fn a_deadlock_of_sleepers_names_both_locks() {
     for (first, second) in [(&left, &right), (&right, &left)] {
         let (first, second) = (Rc::clone(first), Rc::clone(second));
         simulation.spawn(move || {
-            <Futex as RawLock<Sim>>::lock(&first, &());
+            // SAFETY: the words are this lock's alone.
+            unsafe { <Futex as RawLock<Sim>>::lock(&first, &()) };
             compute(10e3);
-            <Futex as RawLock<Sim>>::lock(&second, &());
+            // SAFETY: as above.
+            unsafe { <Futex as RawLock<Sim>>::lock(&second, &()) };
         });
     }
     let threads = stuck(&mut simulation, Why::Deadlock);
@@ -291,12 +293,11 @@ fn a_deadlock_of_sleepers_names_both_locks() {
 
 #[test]
 fn who_polls_for_ever_is_reported() {
-    type Lock = Mcs<Spin>;
     let mut simulation = simulation(&tiny(2, 1));
-    let lock = simulation.place("a lock", (Word::new(0), <Lock as RawLock<Sim>>::new_queue()));
+    let lock = simulation.place("a lock", Raw::<Sim, Mcs<Spin>>::new());
     simulation.spawn(move || {
-        <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
-        <Lock as RawLock<Sim>>::lock(&lock.0, &lock.1);
+        lock.lock();
+        lock.lock();
     });
     let threads = stuck(&mut simulation, POLLED);
     assert_eq!(threads.len(), 1);

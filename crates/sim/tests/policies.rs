@@ -12,11 +12,10 @@ use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::parts::policy::chosen::NAMES;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_sim::{
-    Description, Options, Outcome, Region, Sim, Simulation, Word, compute, now, set_priority, thread_node,
-    thread_number,
+    Description, Options, Outcome, Region, Sim, Simulation, compute, now, set_priority, thread_node, thread_number,
 };
 
 /// An acquisition.
@@ -48,15 +47,9 @@ fn tunables(policy: &str, shuffles: u32) -> &'static Tunables {
     Box::leak(Box::new(Tunables { policy, max_shuffles: shuffles, ..Tunables::DEFAULT }))
 }
 
-struct Lock<L: RawLock<Sim>> {
-    word: Word,
-    queue: L::Queue,
-}
-
 fn run<L: RawLock<Sim>>(machine: &Description, tunables: &'static Tunables, load: Load) -> (Vec<Turn>, Outcome) {
-    use flashlock_locks::machine::Word as _;
     let mut simulation = Simulation::new(machine, Options { tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let (data, log) = (Rc::new(Region::new(4)), Log::new());
     for thread in 0..load.threads {
         let (lock, data, log) = (Rc::clone(&lock), Rc::clone(&data), log.clone());
@@ -64,11 +57,12 @@ fn run<L: RawLock<Sim>>(machine: &Description, tunables: &'static Tunables, load
             set_priority((load.priority)(thread));
             for round in 0..load.rounds {
                 let asked = now();
-                L::lock(&lock.word, &lock.queue);
+                lock.lock();
                 log.write(Turn { thread: thread_number(), cache: thread_node(), waited: now() - asked });
                 data.write(round % 4);
                 compute(load.section);
-                L::unlock(&lock.word, &lock.queue);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 compute(load.outside);
             }
         });

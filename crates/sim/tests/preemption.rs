@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Patience, Time as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::Raw;
 use flashlock_locks::parts::wait::Spin;
 use flashlock_sim::{
     Outcome, Sim, Word, compute, disable_preemption, enable_preemption, nap, now, thread_cpu, thread_number,
@@ -99,7 +99,7 @@ fn those_who_wait_for_a_kept_cpu_go_to_an_idle_one() {
 /// previous thread held it or waited for it, and the outcome of the run.
 fn contended(keeps: bool) -> (u32, Outcome) {
     let mut simulation = simulation(&tiny(4, 1));
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), <Mcs<Spin> as RawLock<Sim>>::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, Mcs<Spin>>::new()));
     let lost = Rc::new(Cell::new(0));
     // By CPU: the thread that holds the lock or waits for it.
     let inside: Rc<[Cell<Option<u32>>; 4]> = Rc::default();
@@ -113,9 +113,10 @@ fn contended(keeps: bool) -> (u32, Outcome) {
                 let here = &inside[thread_cpu() as usize];
                 let begins = |other: Option<u32>| lost.set(lost.get() + u32::from(other.is_some()));
                 begins(here.replace(Some(thread_number())));
-                <Mcs<Spin> as RawLock<Sim>>::lock(&lock.0, &lock.1);
+                lock.lock();
                 compute(2e3);
-                <Mcs<Spin> as RawLock<Sim>>::unlock(&lock.0, &lock.1);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 here.set(None);
                 if keeps {
                     enable_preemption();

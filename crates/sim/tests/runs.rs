@@ -9,17 +9,12 @@ use common::{at_rest, taken_away};
 
 use flashlock_busted::Busted;
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::{Machine, Time as _, Word as _};
+use flashlock_locks::machine::{Machine, Time as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::spin::Tas;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Umwait;
-use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, Word, compute, nap};
-
-struct Lock<L: RawLock<Sim>> {
-    word: Word,
-    queue: L::Queue,
-}
+use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 
 /// Data that only mutual exclusion protects.
 #[derive(Default)]
@@ -70,7 +65,7 @@ impl Torture {
         machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
-        let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
+        let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
         let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
         let (acquired, gave_up) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..self.threads {
@@ -81,7 +76,8 @@ impl Torture {
                     if acquire(&lock) {
                         acquired.set(acquired.get() + 1);
                         inside.enter(&data, section);
-                        L::unlock(&lock.word, &lock.queue);
+                        // SAFETY: this thread holds it.
+                        unsafe { lock.unlock() };
                     } else {
                         gave_up.set(gave_up.get() + 1);
                     }
@@ -96,15 +92,15 @@ impl Torture {
 }
 
 /// Mostly a plain acquisition; sometimes a short timed one, or only an attempt.
-fn acquire<L: RawLock<Sim>>(lock: &Lock<L>) -> bool {
+fn acquire<L: RawLock<Sim>>(lock: &Raw<Sim, L>) -> bool {
     match Sim::random() % 8 {
-        0 => L::try_lock(&lock.word, &lock.queue),
+        0 => lock.try_lock(),
         1 | 2 => {
             let until = Sim::sooner(Sim::random() % 100, None);
-            L::lock_until(&lock.word, &lock.queue, until).is_ok()
+            lock.lock_until(until).is_ok()
         }
         _ => {
-            L::lock(&lock.word, &lock.queue);
+            lock.lock();
             true
         }
     }

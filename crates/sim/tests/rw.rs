@@ -10,7 +10,7 @@ use common::{at_rest, taken_away};
 use flashlock_busted::BustedRw;
 use flashlock_locks::for_each_rw_lock;
 use flashlock_locks::machine::{Machine, Time as _};
-use flashlock_locks::rw::{RawRwLock, Reader, Writer};
+use flashlock_locks::rw::{Raw, RawRwLock, Reader, Writer};
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 
 /// Data that only mutual exclusion protects.
@@ -74,15 +74,15 @@ struct Seen {
 }
 
 /// One read or write acquisition, which may time out, and its section. Returns (reads, writes).
-fn round<L: RawRwLock<Sim>>(lock: &L::State, inside: &Inside, data: &Region) -> (u64, u64) {
+fn round<L: RawRwLock<Sim>>(lock: &Raw<Sim, L>, inside: &Inside, data: &Region) -> (u64, u64) {
     let timed = Sim::random().is_multiple_of(4);
     let until = timed.then(|| Sim::sooner(Sim::random() % 100, None));
     let writes = Sim::random().is_multiple_of(4);
     let held = match (writes, Sim::random() % 8) {
-        (true, 0) => L::try_write(lock),
-        (true, _) => L::write(lock, Writer::Fair, until).is_ok(),
-        (false, 0) => L::try_read(lock, Reader::Newcomer).is_ok(),
-        (false, _) => L::enter(lock) || L::read(lock, Reader::Newcomer, until).is_ok(),
+        (true, 0) => lock.try_write(),
+        (true, _) => lock.write(Writer::Fair, until).is_ok(),
+        (false, 0) => lock.try_read(Reader::Newcomer).is_ok(),
+        (false, _) => lock.read(Reader::Newcomer, until).is_ok(),
     };
     if held && writes {
         inside.write(data);
@@ -90,7 +90,8 @@ fn round<L: RawRwLock<Sim>>(lock: &L::State, inside: &Inside, data: &Region) -> 
         inside.look(data);
     }
     if held {
-        L::unlock(lock);
+        // SAFETY: this thread holds it.
+        unsafe { lock.unlock() };
     }
     compute(f64::from(Sim::random() % 1_000));
     (u64::from(held && !writes), u64::from(held && writes))
@@ -103,7 +104,7 @@ impl Torture {
         machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
-        let lock = Rc::new(simulation.place("lock", L::new_state()));
+        let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
         let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
         let done = Rc::new(Cell::new((0, 0)));
         for _ in 0..self.threads {
@@ -221,15 +222,16 @@ fn writers_do_not_starve() {
     type L = ShflRw<SpinThenPark>;
     let machine = Description::find("2x18x2").expect("a machine of ours");
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", <L as RawRwLock<Sim>>::new_state()));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let over = Rc::new(Cell::new(false));
     for _ in 0..8 {
         let (lock, over) = (Rc::clone(&lock), Rc::clone(&over));
         simulation.spawn(move || {
             while !over.get() {
-                assert!(L::enter(&lock) || L::read(&lock, Reader::Newcomer, None).is_ok());
+                assert!(lock.read(Reader::Newcomer, None).is_ok());
                 compute(50_000.0);
-                L::unlock(&lock);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
         });
     }
@@ -238,9 +240,10 @@ fn writers_do_not_starve() {
         simulation.spawn(move || {
             compute(10_000.0);
             for _ in 0..5 {
-                assert!(L::write(&lock, Writer::Fair, None).is_ok());
+                assert!(lock.write(Writer::Fair, None).is_ok());
                 compute(1_000.0);
-                L::unlock(&lock);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
             over.set(true);
         });

@@ -10,7 +10,7 @@ use flashlock_locks::machine::{Patience, Waiting as _, Word as _};
 use flashlock_locks::mutex::malthusian::{LifoCr, Mcscr};
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::queue::{Clh, Mcs, Qspin};
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait;
 use flashlock_sim::description::Umwait;
 use flashlock_sim::{Description, Outcome, Sim, Word, compute, now};
@@ -127,14 +127,15 @@ fn who_polls_does_not_rest() {
 fn contended<L: RawLock<Sim>>() -> Outcome {
     let machine = Description { umwait: Some(Umwait { wake_ns: 250.0, ..REST }), ..tiny(4, 1) };
     let mut simulation = simulation(&machine);
-    let lock = Rc::new(simulation.place("lock", (Word::new(0), L::new_queue())));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     for _ in 0..4 {
         let lock = Rc::clone(&lock);
         simulation.spawn(move || {
             for _ in 0..200 {
-                L::lock(&lock.0, &lock.1);
+                lock.lock();
                 compute(500.0);
-                L::unlock(&lock.0, &lock.1);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
         });
     }

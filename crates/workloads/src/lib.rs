@@ -55,9 +55,10 @@ pub mod wait;
 
 pub use buffer_pool::BufferPool;
 pub use directory::Directory;
+pub use flashlock_locks::parts::raw::Raw;
 pub use ground::{Backend, Here, Lines};
 pub use key_value::KeyValue;
-pub use lock::{Lock, Raw, RwLock};
+pub use lock::{Lock, RwLock};
 pub use lock_torture::LockTorture;
 pub use producer_consumer::ProducerConsumer;
 pub use rand_array::RandArray;

@@ -1,10 +1,9 @@
 //! What a workload needs from a lock.
 
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use flashlock_locks::machine::{Machine, Word};
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::machine::Machine;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 
 use crate::ground::OwnLine;
 
@@ -77,49 +76,17 @@ unsafe impl<L: Lock> RwLock for Exclusive<L> {
     }
 }
 
-/// A lock of the catalogue on a machine, with its state in place.
-pub struct Raw<M: Machine, L: RawLock<M>> {
-    word: M::Word,
-    queue: L::Queue,
-    lock: PhantomData<fn() -> L>,
-}
-
-impl<M: Machine, L: RawLock<M>> Raw<M, L> {
-    /// A free lock.
-    pub fn new() -> Self {
-        Self { word: M::Word::new(0), queue: L::new_queue(), lock: PhantomData }
-    }
-
-    /// Whether a thread holds it, or did a moment ago.
-    pub fn is_locked(&self) -> bool {
-        L::is_locked(&self.word, &self.queue)
-    }
-}
-
-impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
-    fn drop(&mut self) {
-        if !self.is_locked() {
-            L::destroy(&self.word, &self.queue);
-        }
-    }
-}
-
-impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 // SAFETY: a `RawLock` provides exclusion and visibility; the model checkers look for executions without them.
 unsafe impl<M: Machine<Word: Sync>, L: RawLock<M, Queue: Sync>> Lock for Raw<M, L> {
     #[inline]
     fn acquire(&self) {
-        L::lock(&self.word, &self.queue);
+        self.lock();
     }
 
     #[inline]
     fn release(&self) {
-        L::unlock(&self.word, &self.queue);
+        // SAFETY: `Lock::release` is called by the holder.
+        unsafe { self.unlock() };
     }
 }
 

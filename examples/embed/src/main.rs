@@ -11,20 +11,16 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::thread;
 
-use flashlock_locks::machine::ConstWord as _;
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::SpinThenPark;
-use flashlock_native::{Native, Word32};
+use flashlock_native::Native;
 
 /// A value that one thread at a time may use. `L` is any mutex of the catalogue
 /// (`crates/locks/src/catalogue/mutexes.rs`).
 struct Mutex<T, L: RawLock<Native> = Flash> {
-    /// The state of a lock comes in two pieces: a word …
-    word: Word32,
-    /// … and what else it needs, which may be nothing.
-    queue: L::Queue,
+    lock: Raw<Native, L>,
     value: UnsafeCell<T>,
 }
 
@@ -34,19 +30,12 @@ unsafe impl<T: Send, L: RawLock<Native>> Sync for Mutex<T, L> {}
 
 impl<T, L: RawLock<Native>> Mutex<T, L> {
     fn new(value: T) -> Self {
-        Self { word: Word32::ZERO, queue: L::new_queue(), value: UnsafeCell::new(value) }
+        Self { lock: Raw::new(), value: UnsafeCell::new(value) }
     }
 
     fn lock(&self) -> Guard<'_, T, L> {
-        L::lock(&self.word, &self.queue);
+        self.lock.lock();
         Guard { mutex: self }
-    }
-}
-
-impl<T, L: RawLock<Native>> Drop for Mutex<T, L> {
-    /// Some locks own memory beside their state.
-    fn drop(&mut self) {
-        L::destroy(&self.word, &self.queue);
     }
 }
 
@@ -73,7 +62,8 @@ impl<T, L: RawLock<Native>> DerefMut for Guard<'_, T, L> {
 
 impl<T, L: RawLock<Native>> Drop for Guard<'_, T, L> {
     fn drop(&mut self) {
-        L::unlock(&self.mutex.word, &self.mutex.queue);
+        // SAFETY: a guard is made by the thread that holds the lock, and stays with it until it is dropped.
+        unsafe { self.mutex.lock.unlock() };
     }
 }
 

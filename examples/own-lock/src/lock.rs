@@ -47,12 +47,12 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     }
 
     /// (n, n) -> (n, n + 2)
-    fn try_lock(word: &M::Word, next: &M::Word) -> bool {
+    unsafe fn try_lock(word: &M::Word, next: &M::Word) -> bool {
         let called = word.load(Self::TURN) & !ASLEEP;
         next.compare_exchange(called, called.wrapping_add(STEP), Relaxed, Relaxed).is_ok()
     }
 
-    fn lock(word: &M::Word, next: &M::Word) {
+    unsafe fn lock(word: &M::Word, next: &M::Word) {
         let mine = next.fetch_add(STEP, Relaxed);
         let my_turn = |seen: u32| seen & !ASLEEP == mine;
         // The machine decides how a thread polls, and for how long that is worth it.
@@ -65,14 +65,15 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         }
     }
 
-    fn lock_until(word: &M::Word, next: &M::Word, until: Deadline) -> Result<(), TimedOut> {
-        let take = |_| <Self as RawLock<M>>::try_lock(word, next);
+    unsafe fn lock_until(word: &M::Word, next: &M::Word, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        let take = |_| unsafe { <Self as RawLock<M>>::try_lock(word, next) };
         let taken = take(0) || M::spin_until(word, Relaxed, Patience::Until(until), take).is_some();
         taken.then_some(()).ok_or(TimedOut)
     }
 
     /// n -> n + 2. After the exchange only the address of the word is used: the next holder may free the lock.
-    fn unlock(word: &M::Word, _: &M::Word) {
+    unsafe fn unlock(word: &M::Word, _: &M::Word) {
         // Relaxed: only the holder changes the number.
         let mine = word.load(Relaxed) & !ASLEEP;
         if word.swap(mine.wrapping_add(STEP), Release) & ASLEEP != 0 {
@@ -80,7 +81,7 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         }
     }
 
-    fn is_locked(word: &M::Word, next: &M::Word) -> bool {
+    unsafe fn is_locked(word: &M::Word, next: &M::Word) -> bool {
         next.load(Relaxed) != word.load(Relaxed) & !ASLEEP
     }
 }

@@ -3,13 +3,14 @@
 use flashlock_locks::mutex::shuffle::ShflSpin;
 use flashlock_locks::mutex::spin::Null;
 use flashlock_locks::parts::policy::Untouched;
+use flashlock_locks::parts::raw::Raw;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::loom::Depth::{Exhaustive, Preemptions};
 use flashlock_model::loom::{explore, find, last_frees, operations, sections};
 use flashlock_model::{Loom, Setup};
 use flashlock_native::Native;
 use flashlock_sim::{Description, Options, Sim, Simulation};
-use flashlock_workloads::{Raw, run};
+use flashlock_workloads::run;
 
 use crate::{lock::ParkingTicket, policy::SameGroup, workload::Histogram};
 

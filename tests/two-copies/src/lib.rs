@@ -23,11 +23,13 @@ impl Lock {
     }
 
     fn lock<L: RawLock<Machine>>(&self) {
-        L::lock(&self.word, self.queue());
+        // SAFETY: the state is used by this kind of lock only, in both copies.
+        unsafe { L::lock(&self.word, self.queue()) };
     }
 
     fn unlock<L: RawLock<Machine>>(&self) {
-        L::unlock(&self.word, self.queue());
+        // SAFETY: as in `lock`; the caller holds it.
+        unsafe { L::unlock(&self.word, self.queue()) };
     }
 }
 

@@ -43,7 +43,7 @@ use flashlock_sim::Description;
 
 use crate::evidence::Evidence;
 use crate::failure::Failure;
-use crate::screen;
+use crate::{output, screen};
 use effort::Effort;
 use measure::Session;
 use sheet::Sheet;
@@ -218,10 +218,11 @@ fn open(file: &Path, force: bool, truncate: bool) -> io::Result<File> {
 }
 
 fn refused(file: &Path, error: &io::Error) -> Failure {
-    let file = file.display();
     match error.kind() {
-        io::ErrorKind::AlreadyExists => Failure::new(format_args!("'{file}' exists; use --force to replace it")),
-        _ => Failure::new(format_args!("cannot write '{file}': {}", screen::reason(error))),
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(format_args!("'{}' exists; use --force to replace it", file.display()))
+        }
+        _ => output::cannot_write(file, error),
     }
 }
 

@@ -7,7 +7,7 @@ use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
 use crate::failure::Failure;
-use crate::lock_choice::LockChoice;
+use crate::lock_choice::{LockChoice, rw_named};
 use crate::suggest::did_you_mean;
 
 /// The name of glibc's own mutex.
@@ -59,6 +59,11 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
     }
     let mut locks: Vec<LockChoice> = Vec::new();
     for name in &names {
+        if let Some(rw) = rw_named(name) {
+            return Err(Failure::usage(format_args!(
+                "'{rw}' is a readers-writer lock; compare takes mutexes. Try it with: flashlock run --rw {rw}"
+            )));
+        }
         let lock = LockChoice::parse(name, "--locks")?;
         if locks.iter().all(|other| other.text != lock.text) {
             locks.push(lock);
@@ -143,6 +148,10 @@ mod tests {
         };
         assert_eq!(texts("tas,glibc,shfl:bound=5,ahead=0,tas").unwrap(), ["tas", "shfl:bound=5,ahead=0"]);
         assert!(texts("glibc").unwrap_err().to_string().contains("name another"));
+        assert_eq!(
+            texts("mcs,cst-rw").unwrap_err().to_string(),
+            "'cst-rw' is a readers-writer lock; compare takes mutexes. Try it with: flashlock run --rw cst-rw"
+        );
         assert!(texts("tas,mcz").unwrap_err().to_string().contains("unknown lock 'mcz'; did you mean 'mcs'?"));
     }
 

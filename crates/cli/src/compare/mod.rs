@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use flashlock_report::chart;
 use flashlock_report::results::Results;
 
+use crate::args::number;
 use crate::failure::Failure;
 use crate::lock_choice::{LockChoice, LockNames};
 use crate::{inspect, output, screen};
@@ -134,11 +135,11 @@ pub(crate) struct Args {
 
     /// Numbers of threads, which replace `{threads}` in CMD. By default 1, the number of CPUs, and four times that;
     /// without CMD, from 1 to 16 times the number of CPUs
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = number(1, 4096))]
     threads: Vec<u32>,
 
     /// The number of runs under each lock. By default, runs continue until the result is clear or the time is up
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = number(1, 10_000))]
     runs: Option<u32>,
 
     /// The time limit of the whole comparison. By default 60, or longer if 3 rounds need it
@@ -155,7 +156,7 @@ pub(crate) struct Args {
     metric: Option<String>,
 
     /// Lower values of --metric are better
-    #[arg(long, requires = "metric")]
+    #[arg(long)]
     lower_is_better: bool,
 
     /// The seed of the random order. By default, it depends on the time
@@ -176,7 +177,7 @@ pub(crate) struct Args {
 
     /// Work between two operations of the map, in ns; each number gets a panel. By default 0,2000
     #[arg(long, value_name = "NS,…", value_delimiter = ',', conflicts_with = "command")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000_000))]
+    #[arg(value_parser = number(0, 10_000_000))]
     external: Vec<u32>,
 
     /// The program and its arguments; without it, the key-value map runs
@@ -194,6 +195,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the verb.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.lower_is_better && args.metric.is_none() {
+        return Err(Failure::usage("--lower-is-better needs --metric REGEX"));
+    }
     let plan = Plan::new(args)?;
     // A wrong path must not cost a long run.
     let picture = args.plot.as_deref().map(output::Writable::new).transpose()?;

@@ -108,8 +108,13 @@ fn ended(results: &Results, group: &Group, lock: &str) -> Option<&'static str> {
 /// An explanation of the columns.
 fn legend(results: &Results, plan: &Plan, width: u16) -> String {
     let Some(merit) = results.metrics.first() else { return String::new() };
+    let what = match merit.name.as_str() {
+        name::SECONDS => "run time",
+        name::OPERATIONS => "operations per µs",
+        _ => "the metric",
+    };
     let over = match results.groups.first() {
-        Some(group) if group.cells.len() > 1 => format!(", the mean over all numbers of {}", group.axis),
+        Some(group) if group.cells.len() > 1 => format!(", averaged over all numbers of {}", group.axis),
         _ => String::new(),
     };
     let fairness = match plan.is_map {
@@ -121,9 +126,9 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
         false => ", peak memory of the largest process (\"small\": less than this command's own)",
     };
     let legend = format!(
-        "ratio: to glibc, of {}{over}; {}. {fairness}CPU time, context switches (voluntary + involuntary){memory}: \
+        "ratio: {what} divided by {}'s{over}; {}. {fairness}CPU time, context switches (voluntary + involuntary){memory}: \
          the median over all runs.",
-        merit.title,
+        results.baseline(),
         merit.better.words()
     );
     paragraph(&legend, width) + "\n"
@@ -226,10 +231,10 @@ fn noise(results: &Results, width: u16) -> String {
     let Some(noise) = results.noise else { return String::new() };
     let spread = format!("{:.0} %", noise.spread * 100.0);
     let text = format!(
-        "Noise: a loop of constant work, repeated between the runs, varied by {spread} (the middle 80 % of its times)."
+        "a loop of constant work, repeated between the runs, varied by {spread} (the middle 80 % of its times)."
     );
     if noise.spread < Noise::LOUD {
-        return paragraph(&text, width) + "\n";
+        return paragraph(&format!("Noise: {text}"), width) + "\n";
     }
     let loud = " Other programs use this machine, or its clock rate changes. So intervals are wide, and small \
                 differences cannot be seen. Measure again when the machine is quiet.";

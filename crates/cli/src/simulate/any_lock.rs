@@ -48,8 +48,11 @@ pub(super) enum Kind {
 impl Kind {
     const fn mutex<L: RawLock<Sim>>() -> Self {
         Self::Mutex {
-            lock: |any| L::lock(&any.word, any.queue_of::<L::Queue>()),
-            unlock: |any| L::unlock(&any.word, any.queue_of::<L::Queue>()),
+            // SAFETY: here and below: the state is used by the lock of its kind only, and the workloads release what
+            // they hold.
+            lock: |any| unsafe { L::lock(&any.word, any.queue_of::<L::Queue>()) },
+            // SAFETY: as above.
+            unlock: |any| unsafe { L::unlock(&any.word, any.queue_of::<L::Queue>()) },
         }
     }
 
@@ -57,15 +60,20 @@ impl Kind {
         Self::Rw {
             read: |any| {
                 let state = any.state_of::<L::State>();
-                if !L::enter(state) {
-                    // Without a deadline, and with fewer readers than it can count, the acquisition succeeds.
-                    let _ = L::read(state, Reader::Newcomer, None);
+                // SAFETY: as for mutexes.
+                unsafe {
+                    if !L::enter(state) {
+                        // Without a deadline, and with fewer readers than it can count, the acquisition succeeds.
+                        let _ = L::read(state, Reader::Newcomer, None);
+                    }
                 }
             },
             write: |any| {
-                let _ = L::write(any.state_of::<L::State>(), Writer::Fair, None);
+                // SAFETY: as for mutexes.
+                let _ = unsafe { L::write(any.state_of::<L::State>(), Writer::Fair, None) };
             },
-            unlock: |any| L::unlock(any.state_of::<L::State>()),
+            // SAFETY: as for mutexes.
+            unlock: |any| unsafe { L::unlock(any.state_of::<L::State>()) },
         }
     }
 

@@ -34,8 +34,7 @@ impl Candidate {
         let name = text.split(':').next().unwrap_or_default();
         if name.trim().is_empty() {
             return Err(Failure::usage(format_args!(
-                "--locks '{text}': names no lock, as between two commas with nothing between; known are: {} {} {} \
-                 (flashlock locks describes them)",
+                "--locks: '{text}' names no lock; known locks: {} {} {} (see 'flashlock locks')",
                 known(),
                 known_rw(),
                 known_standalone()
@@ -52,10 +51,7 @@ impl Candidate {
         let chosen = chosen.map_err(|error| {
             let others: Vec<&str> =
                 RW_LOCKS.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name)).collect();
-            Failure::usage(format_args!(
-                "--locks '{text}': {} (flashlock locks describes them)",
-                explain(&error, &others)
-            ))
+            Failure::usage(format_args!("--locks: {} (see 'flashlock locks')", explain(&error, &others)))
         })?;
         Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
     }

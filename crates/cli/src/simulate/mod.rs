@@ -31,6 +31,7 @@ use flashlock_report::chart;
 use flashlock_sim::Description;
 use flashlock_workloads::catalogue::{DEFAULT, WorkloadId};
 
+use crate::args::number;
 use crate::failure::Failure;
 use crate::lock_choice::LockNames;
 use crate::suggest::did_you_mean;
@@ -107,7 +108,7 @@ pub(crate) struct Args {
     machine: String,
 
     /// The locks, with their options as `flashlock run --lock` takes them. Ratios are to the first. By default
-    /// mcs:wait=spin, tas, futex, ticket, mcs, cna, mcscr and shfl; for a workload with readers, the readers-writer
+    /// mcs:wait=spin, tas, futex, mcs, cna, mcscr, shfl and flash; for a workload with readers, the readers-writer
     /// locks. Also possible: flat-combining, cc-synch and rcl, which run sections as closures; cas, a bare loop; and
     /// null, which is no lock, with one thread
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::ANY, hide_possible_values = true)]
@@ -119,7 +120,7 @@ pub(crate) struct Args {
         value_name = "N,…",
         allow_negative_numbers = true,
         value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=4096)
+        value_parser = number(1, 4096)
     )]
     threads: Vec<u32>,
 
@@ -129,7 +130,7 @@ pub(crate) struct Args {
         value_name = "N",
         allow_negative_numbers = true,
         default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
+        value_parser = number(1, 1000)
     )]
     seeds: u32,
 
@@ -141,7 +142,7 @@ pub(crate) struct Args {
         value_name = "N",
         allow_negative_numbers = true,
         default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
+        value_parser = number(1, 1000)
     )]
     placements: u32,
 
@@ -161,8 +162,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     parameters: Parameters,
 
-    /// Servers of rcl, each on a CPU on which no thread starts (1). Locks are assigned to them in turn
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Servers of rcl, each on a CPU on which no thread starts; locks are assigned to them in turn
+    /// [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number(1, 64))]
     servers: Option<u32>,
 
     /// Multiply all latencies between caches and memory

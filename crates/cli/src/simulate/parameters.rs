@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use clap::{Arg, ArgMatches, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use flashlock_workloads::catalogue::{self, Parameter, Values, WorkloadInfo, Wrong};
 
+use crate::args::number;
 use crate::failure::Failure;
 
 /// An option: a parameter's name, with all workloads that have it.
@@ -63,13 +64,13 @@ impl Parameters {
 impl clap::Args for Parameters {
     fn augment_args(command: Command) -> Command {
         command.args(CHOICES.iter().map(|choice| {
-            let (least, most) = (i64::from(choice.range.0), i64::from(choice.range.1));
+            let (least, most) = choice.range;
             Arg::new(choice.name)
                 .long(choice.name)
                 .value_name(choice.value_name.as_str())
                 .help(choice.help.as_str())
                 .allow_negative_numbers(true)
-                .value_parser(value_parser!(u32).range(least..=most))
+                .value_parser(number(least, most))
         }))
     }
 

@@ -354,11 +354,11 @@ impl<'a> Sweep<'a> {
         let cpus = units::counted(u64::from(self.machine.cpus()), "thread");
         match crowded {
             long if long > millis => {
-                Some(format!(" With more than {cpus} {long} ms, for they take turns in time slices."))
+                Some(format!(" With more than {cpus} {long} ms, because they take turns in time slices."))
             }
             short if short < enough => Some(format!(
-                " With more than {cpus} that is short, for they take turns in time slices: --millis {enough} says more \
-                 of them."
+                " With more than {cpus} that is short, because they take turns in time slices: --millis {enough} says \
+                 more of them."
             )),
             _ => None,
         }

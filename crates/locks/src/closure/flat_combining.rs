@@ -16,12 +16,12 @@
 //! **Departures.**
 //! 1. A thread that finds the lock free runs its request without publishing it.
 //! 2. A record belongs to the lock, not to a thread, so threads may come and go. A thread takes the record that it used
-//!    last, if that belongs to this lock and is idle; else any idle one; else a new one. So there are as many records
-//!    as threads have waited at once.
-//! 3. Records that were not used for long leave the list that the holder looks through, as in the paper. They stay in
-//!    another list, of all records.
-//! 4. A waiter may sleep after its spin budget. It marks the lock before, and a marked lock is not released. So no
-//!    waiter sleeps while no thread combines.
+//!    last, if that one belongs to this lock and is idle. Otherwise it takes any idle record of the lock, or makes a
+//!    new one. So there are as many records as threads have waited at once.
+//! 3. Records that have not been used for long leave the list that the holder looks through, as in the paper. They stay
+//!    in another list, of all records.
+//! 4. A waiter may sleep after its spin budget. Before it sleeps, it marks the lock, and a marked lock is not released.
+//!    So no waiter sleeps while no thread combines.
 //!
 //! ## State                                                     ## The records
 //! ```text
@@ -49,7 +49,7 @@
 //! 3. Only the thread that has made a record TAKEN writes its request, until it makes the record IDLE.
 //! 4. A record is in the list `active`, unless it is INACTIVE, or TAKEN by a thread that found it INACTIVE or has just
 //!    made it.
-//! 5. The lock is not FREE while a thread sleeps whose request was not run. A thread that is about to sleep sets MARKED
+//! 5. The lock is not FREE while a thread whose request was not run sleeps. A thread that is about to sleep sets MARKED
 //!    after it has published. The combiner goes through the records after it has removed the mark.
 //!
 //! ## Orderings
@@ -97,7 +97,7 @@ const _: () = assert!(OWNED >= Handle::LIMIT);
 
 /// How often a combiner goes through the records, at most, before another thread combines.
 const PASSES: u32 = 8;
-/// Once in so many passes, records leave the list that were not used for as many passes.
+/// Once in this many passes, records that were not used for as many passes leave the list.
 const CLEANING: u32 = 128;
 
 /// The flat-combining lock; waiters wait by policy `W`, a combiner makes up to `P` passes, and each `C`th cleans up.
@@ -149,7 +149,7 @@ impl<M: Machine> Record<M> {
     }
 
     /// The next record in the list of all records. (A record's NUMA node is not needed.)
-    fn also(self) -> &'static M::Word {
+    fn next_record(self) -> &'static M::Word {
         &self.node.numa
     }
 
@@ -178,7 +178,7 @@ impl<M: Machine> Record<M> {
 /// The records of the list that begins at `head` and goes on by `link`.
 fn list<M: Machine>(head: &M::Word, link: fn(Record<M>) -> &'static M::Word) -> impl Iterator<Item = Record<M>> {
     let record = |word: u32| Handle::from_word(word).map(Record::of);
-    // Relaxed: a link was written before the record was published that led here.
+    // Relaxed: a link was written before the record that led here was published.
     core::iter::successors(record(head.load(Acquire)), move |here| record(link(*here).load(Relaxed)))
 }
 
@@ -201,7 +201,7 @@ impl<M: Machine> FlatState<M> {
         self.lock.load(Relaxed) == FREE && self.lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
-    /// HELD -> FREE; or MARKED -> HELD, and a thread may still sleep whose request was not run (invariant 5).
+    /// HELD -> FREE; or MARKED -> HELD, and a thread whose request was not run may still sleep (invariant 5).
     #[inline]
     fn try_release(&self) -> bool {
         let released = self.lock.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
@@ -214,12 +214,12 @@ impl<M: Machine> FlatState<M> {
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
         let last = Handle::from_word(M::local(Local::Record)).map(Record::<M>::of).filter(|last| {
-            // Invariant 2. Relaxed: this thread has used the record, so it has seen the record made, and disowned if
-            // the lock was destroyed.
+            // Invariant 2. Relaxed: this thread has used the record, so it sees that the record was made, and that it
+            // was disowned if the lock has been destroyed.
             let owner = last.owner().load(Relaxed);
             owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
         });
-        let any = last.into_iter().chain(list::<M>(&self.records, Record::also));
+        let any = last.into_iter().chain(list::<M>(&self.records, Record::next_record));
         let mut taken = any.filter_map(|record| Some((record, record.take()?)));
         let (record, listed) = taken.next().unwrap_or_else(|| (self.new_record(), false));
         M::set_local(Local::Record, record.handle.word());
@@ -234,7 +234,7 @@ impl<M: Machine> FlatState<M> {
         let word = record.handle.word();
         let first = self.first.compare_exchange(0, word, Relaxed, Relaxed).err().unwrap_or(word);
         record.owner().store(first | OWNED, Relaxed);
-        push::<M>(&self.records, record, record.also());
+        push::<M>(&self.records, record, record.next_record());
         record
     }
 }
@@ -282,7 +282,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
                 notified => {
                     // PARKED: invariant 5. HEAD: this thread holds the lock.
                     if notified == state::HEAD || lock.lock.swap(MARKED, AcqRel) == FREE {
-                        // So that no thread wakes this one. If it fails, this thread was served meanwhile.
+                        // This keeps other threads from waking this one. If it fails, this thread was served meanwhile.
                         let _ = state.compare_exchange(notified, state::WAITING, Relaxed, Relaxed);
                         return true;
                     }
@@ -377,7 +377,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     }
 
     fn destroy(lock: &FlatState<M>) {
-        for record in list::<M>(&lock.records, Record::also) {
+        for record in list::<M>(&lock.records, Record::next_record) {
             record.owner().store(0, Relaxed); // Invariant 2. The pool publishes it.
             M::give_node(record.handle);
         }

@@ -1,15 +1,15 @@
 //! # A condition variable as a queue of nodes
 //!
-//! Waiters queue in nodes, and a signal wakes the first of them. It stands behind `pthread_cond_*`.
+//! Waiters queue, each with a node, and a signal wakes the first of them. It stands behind `pthread_cond_*`.
 //!
 //! **Problem.** Wake exactly one waiter per signal, in order. Lose no signal to a waiter that gives up. After a
 //! broadcast, do not let all waiters contend for the mutex at once. Let the object be destroyed as soon as no thread is
 //! blocked on it. **Idea.** Waiters queue in nodes of the pool, and each sleeps on its own word. A signal takes the
-//! first waiter off the queue. A broadcast takes all, and hands them to the mutex's lock as a [`Chain`], to sleep on
-//! there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is that of glibc's
-//! condition variable: a count of references, and the destroyer waits for it. The order in which signals call the
-//! waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out, the default, or mostly last
-//! in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
+//! first waiter off the queue. A broadcast takes all waiters off, and hands them to the mutex's lock as a [`Chain`];
+//! they go on sleeping there (*wait morphing*). **Source.** POSIX.1-2017, `pthread_cond_*`. The destruction protocol is
+//! that of glibc's condition variable: a count of references, and the destroyer waits for it. The order in which
+//! signals call the waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out (the default),
+//! or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## State: 20 bytes
 //! | word | meaning |
@@ -30,15 +30,14 @@
 //!    cancelled *after* it was signalled passes the signal on, which its reference makes safe.
 //! 4. After `lock` is released, a signaller touches only nodes and futex addresses. So does a waiter after its
 //!    reference is given back. So the object may be destroyed, and freed, once `destroy` returns.
-//! 5. In a forked child, the work of the other threads has stopped anywhere: `lock` may be held, a node half linked, a
-//!    reference given to no thread. The first use there resets all of that before any thread follows a link or takes
-//!    `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the queue, which
-//!    its node's epoch shows.
+//! 5. In a forked child, the work of the other threads may have stopped at any point: `lock` may be held, a node half
+//!    linked, a reference given to no thread. The first use there resets all of that before any thread follows a link
+//!    or takes `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the
+//!    queue; its node's epoch shows that.
 //!
 //! ## Orderings
 //! `lock` protects everything, except:
-//! - `state`: CLAIMED -> SIGNALED, Release / Acquire, although what it hands over is the signaller's business and goes
-//!   through the mutex;
+//! - `state`: CLAIMED -> SIGNALED, Release / Acquire, although what the signaller hands over goes through the mutex;
 //! - `refs`: AcqRel, so that the destroyer sees the last waiter done;
 //! - the look at `head` in `signal`: Relaxed, because a waiter that must be seen has queued under the mutex that the
 //!   signaller has held since.
@@ -49,7 +48,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::spin::Futex;
-use crate::parts::adoption::{Chain, claimed, tell, until_notified};
+use crate::parts::adoption::{Chain, claimed, signal, until_notified};
 use crate::parts::list::List;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::settle::settle;
@@ -246,7 +245,7 @@ impl<M: Machine> CondQueue<M> {
         self.leave();
         if let Some(first) = first {
             M::trace(Event::CondSignal);
-            tell::<M>(first);
+            signal::<M>(first);
         }
     }
 
@@ -271,7 +270,7 @@ impl<M: Machine> CondQueue<M> {
         self.leave();
         if let Some(first) = first {
             M::trace(Event::CondBroadcast);
-            // The waiters' references keep the object alive up to here. No thread needs it any more.
+            // The waiters' references keep the object alive up to here. From here on, no thread needs it.
             self.release_refs(count);
             release_chain::<M>(first, morph);
         }

@@ -63,7 +63,7 @@ pub struct Block<M: Memory> {
     pub passed: M::Word,
     /// How many writers there were.
     pub writers: M::Word,
-    /// The address of the word that names the block, low and high half; 0 if its owner does not ask for it.
+    /// The address of the word that names the block, low and high half; 0 if the owner does not need it.
     pub(crate) owner: [M::Word; 2],
     /// Another side block.
     pub board: M::Word,
@@ -74,8 +74,8 @@ pub struct Block<M: Memory> {
     pub(crate) below: Below<M>,
 }
 
-/// The names of the blocks below this one. They have a line of their own: all threads that come by read it, while the
-/// other line is written.
+/// The names of the blocks below this one. They have a line of their own: each thread that uses the lock reads it,
+/// while threads write to the other line.
 #[repr(C, align(64))]
 pub(crate) struct Below<M: Memory> {
     pub(crate) slots: [M::Word; SLOTS as usize],
@@ -84,8 +84,11 @@ pub(crate) struct Below<M: Memory> {
 }
 
 impl<M: Memory> Block<M> {
-    /// A block that was never used. Only pools make blocks.
-    pub fn new() -> Self {
+    /// A block that was never used.
+    ///
+    /// # Safety
+    /// As for [`Node::new`](crate::machine::node::Node::new).
+    pub unsafe fn new() -> Self {
         let zero = || M::Word::new(0);
         Self {
             state: zero(),
@@ -112,11 +115,5 @@ impl<M: Memory> Block<M> {
             .into_iter()
             .chain([&self.passed, &self.writers, &self.board, &self.above, &self.below.more])
             .chain(&self.below.slots)
-    }
-}
-
-impl<M: Memory> Default for Block<M> {
-    fn default() -> Self {
-        Self::new()
     }
 }

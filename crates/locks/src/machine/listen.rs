@@ -1,4 +1,4 @@
-//! What a machine is told for statistics.
+//! What locks report to the machine, for statistics.
 
 use core::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use crate::machine::memory::Memory;
 use crate::machine::node::Node;
 use crate::machine::word::Word as _;
 
-/// A listener to what happens in locks. Everything compiles to nothing if no one listens.
+/// Listens to what happens in locks. Everything compiles to nothing if no one listens.
 pub trait Listen: Memory {
     /// The NUMA node of a waiter, only for [`trace`](Listen::trace); `None` if no one listens. The look costs a cache
     /// line that the waiter polls, and only statistics need it.

@@ -43,7 +43,7 @@ impl Handle {
 pub enum Beside {
     /// How many nodes were [left behind](crate::parts::wait::left) in the lock's queue.
     LeftBehind,
-    /// On it a writer sleeps while it waits for readers to leave the lock. Readers that leave change it. It is not in
+    /// A writer sleeps on it while it waits for readers to leave the lock. Readers that leave change it. It is not in
     /// the lock's memory, so a thread that has left the lock may access it.
     Drain,
 }
@@ -69,7 +69,7 @@ pub enum Local {
     MoveCost,
     /// `flash`: how many looks are left until the thread watches how soon that lock is taken again.
     Watch,
-    /// `flash`: how many looks there were between the last two such times.
+    /// `flash`: how many looks there were between the last two times that it watched.
     WatchEvery,
 }
 
@@ -95,8 +95,8 @@ pub trait Memory: Sized + 'static {
     /// this trait.
     fn take_node() -> Handle;
 
-    /// Gives a node back. No queue may name it any more. The giver may be another thread than the taker: a node that
-    /// its thread left behind in a queue is given back by the thread that removes it.
+    /// Gives a node back. No queue may name it any more. It need not be given back by the thread that took it: the
+    /// thread that removes a left-behind node from a queue gives it back.
     fn give_node(handle: Handle);
 
     /// Shows nodes to `look` until it returns true; returns whether it did. The nodes include all that were taken
@@ -119,7 +119,7 @@ pub trait Memory: Sized + 'static {
     /// Gives a block back. No thread uses or names it any more.
     fn give_block(name: Name);
 
-    /// Whether there still is memory at a word of a lock that may have been freed.
+    /// Whether a word of a lock that may have been freed is still in memory that can be read.
     fn is_there(_word: &Self::Word) -> bool {
         true
     }

@@ -3,10 +3,10 @@
 //! What a thread waits with: one cache line for each waiting thread.
 //!
 //! A thread needs a node while it waits. In some locks (`mutex/shuffle/shfl`, `mutex/queue/qspin`, cohorts) it needs
-//! the node until it has acquired. In others (`mutex/queue/clh`, and [`queue::culling`](crate::parts::queue::culling)
-//! with `mcs`, `cna` and `mcscr`) it needs the node until it releases what it has waited for. So the number of nodes is
-//! bounded by the number of threads, and of locks held, plus the nodes that timed-out waiters left behind in a queue
-//! and that no thread has reached yet.
+//! the node until it has acquired the lock. In others (`mutex/queue/clh`, and
+//! [`queue::culling`](crate::parts::queue::culling) with `mcs`, `cna` and `mcscr`) it needs the node until it releases
+//! what it has waited for. So the number of nodes is bounded by the number of threads plus the number of locks held,
+//! plus the nodes that timed-out waiters left behind in a queue and that no thread has reached yet.
 //!
 //! Nodes live in a **type-stable pool**: their memory is never unmapped and never becomes anything else. So a thread
 //! that acts on a stale handle reads a valid node. Every algorithm says which invariant keeps such a thread from
@@ -16,18 +16,20 @@
 //! ## Stores through a stale handle
 //!
 //! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or
-//! serve in any other queue. So four words of a node are **hints, whatever the node is used for**:
-//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at).
-//! Any value in them, at any moment, may cost time or a place in a queue, and nothing else. They are accessed Relaxed,
-//! no handle is kept in them, and a thread may take only a preference from them. (`native/tests/hints.rs` scribbles on
-//! them while every lock works.) These are all stores of the kind:
+//! serve in any other queue. So five words of a node are **hints, whatever the node is used for**:
+//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at), [`granted_at`](Node::granted_at) and
+//! [`queued_at`](Node::queued_at). Any value in them, at any moment, may cost time or a place in a queue, and nothing
+//! else. They are accessed Relaxed, no handle is kept in them, and a thread may base only a preference on them.
+//! (`native/tests/hints.rs` writes any values into them while each lock is in use.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |
 //! |---|---|---|---|
-//! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`parts/shuffle/front`: `pass_over`, `overdue`) | any node | hints |
-//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
+//! | `passes` | a releaser of a ShflLock that passes the head over (`mutex/shuffle/release`: `pass_over`) | any node | a hint |
+//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`: `admit_out_of_turn`) | any node | a hint |
+//! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiter behind it (`parts/shuffle/front`: `note_awake`, `note_asleep`) | any node | a hint |
+//! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
-//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
+//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
 //!
@@ -69,7 +71,7 @@ pub mod state {
     /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of the
     /// word may be what comes with the lock ([`HANDED`]).
     pub const HEAD: u32 = 2;
-    /// The bit at which a handle begins that comes with [`HEAD`].
+    /// The bit at which the handle that comes with [`HEAD`] begins.
     pub const HANDED: u32 = 4;
     /// [`HEAD`], asleep on the lock word.
     pub const NAPPING: u32 = 3;
@@ -85,7 +87,7 @@ pub mod state {
     pub const CLAIMED: u32 = 8;
     /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
     pub const AWAITED: u32 = 10;
-    /// The bit at which the generation begins that comes with [`CLAIMED`] and [`AWAITED`].
+    /// The bit at which the generation that comes with [`CLAIMED`] and [`AWAITED`] begins.
     pub const GENERATION: u32 = 8;
     /// Taken off a condition variable by a signal: its thread may try for the mutex.
     pub const SIGNALED: u32 = 6;
@@ -134,17 +136,20 @@ pub struct Node<M: Memory> {
     pub state: M::Word,
     /// The successor's handle, 0, or [`LEFT`].
     pub next: M::Word,
-    /// The predecessor's handle; kept on condition variables, and by MCSCR for passive waiters.
+    /// The neighbour on the other side, where a list has two directions: on condition variables, at semaphores, and for
+    /// passive waiters of `mcscr`, where it names the next newer one. In `clh`: the node on which the successor of a
+    /// waiter that gave up waits. In `qspin-cna`, and in [`culling`](crate::parts::queue::culling) beside a note: the
+    /// last of the secondary queue. In `flat-combining`: the first record of its lock.
     pub prev: M::Word,
     /// The NUMA node its thread ran on when it queued. In `flat-combining`: the next record.
     pub numa: M::Word,
     /// [`Memory::epoch`] when it queued.
     pub epoch: M::Word,
-    /// Shuffling: its place in its group (0: in none), and whether it is the shuffler ([`SHUFFLER`]), and at it
-    /// ([`WALKING`]).
+    /// Shuffling: its place in its group (0: in none), whether it is the shuffler ([`SHUFFLER`]), and whether it is
+    /// walking ([`WALKING`]).
     pub batch: M::Word,
-    /// A hint, in [`Time::micros`](crate::machine::Time::micros). When it became the head; where releases pass over
-    /// waiters that do not run, when its thread last published that it runs.
+    /// A hint, in [`Time::micros`](crate::machine::Time::micros). When it became the head; or, where releases pass over
+    /// waiters that do not run: when its thread last published that it runs.
     pub since: M::Word,
     /// A hint. How many releases have passed this head over.
     pub passes: M::Word,
@@ -163,7 +168,7 @@ pub struct Node<M: Memory> {
     /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
     /// before it queues.
     pub generation: M::Word,
-    /// In a ShflLock's queue: since when, [`Time::micros`](crate::machine::Time::micros). A hint.
+    /// A hint. In a ShflLock's queue: since when, [`Time::micros`](crate::machine::Time::micros).
     pub queued_at: M::Word,
 }
 
@@ -182,8 +187,11 @@ pub const PUBLISHES: u32 = 1 << 27;
 pub const WALKING: u32 = 1 << 30;
 
 impl<M: Memory> Node<M> {
-    /// A node that is in no queue. Only pools make nodes.
-    pub fn new() -> Self {
+    /// A node that is in no queue.
+    ///
+    /// # Safety
+    /// The node becomes part of its machine's pool: a machine may find its own words beside a node.
+    pub unsafe fn new() -> Self {
         let zero = || M::Word::new(0);
         Self {
             state: zero(),
@@ -230,11 +238,5 @@ impl<M: Memory + Topology> Node<M> {
     /// [`prepare_on`](Self::prepare_on) the NUMA node that the calling thread runs on.
     pub fn prepare(&self, initial: u32) {
         self.prepare_on(M::numa_node(), initial);
-    }
-}
-
-impl<M: Memory> Default for Node<M> {
-    fn default() -> Self {
-        Self::new()
     }
 }

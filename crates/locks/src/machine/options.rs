@@ -1,13 +1,13 @@
 //! # What users may tune
 //!
-//! The list of options, and their values: what a lock reads of them. A new option is one row here, and its name in the
-//! rows of the locks that take it. [`catalogue::options`](crate::catalogue::options) parses, shows and sets them.
+//! The list of options, and the values that a lock reads. A new option is one row here, and its name in the rows of the
+//! locks that take it. [`catalogue::options`](crate::catalogue::options) parses, shows and sets them.
 
 use crate::machine::order::Order;
 
-/// Calls `$use` with every option that is a number, or a word out of a list, whose place there is the number:
-/// `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning"[, list])`. A long meaning is several
-/// literals.
+/// Calls `$use` with every option that is a number, or that is a word out of a list (then the number is the word's
+/// place in the list): `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning"[, list])`. A
+/// long meaning is several literals.
 #[macro_export]
 macro_rules! for_each_option {
     ($use:path) => {
@@ -75,7 +75,7 @@ macro_rules! define_tunables {
         }
 
         impl Tunables {
-            /// What holds when the user says nothing.
+            /// The values that apply when the user sets nothing.
             pub const DEFAULT: Self = Self { $($field: $default,)* cond_order: Order::FIFO, sem_order: Order::FIFO };
 
             /// The greatest value that each number may have.

@@ -5,9 +5,9 @@
 //!
 //! **Problem.** First-come-first-served makes all of these threads circulate: each call goes to the thread whose data
 //! have been out of the caches for longest. **Idea.** Call the waiter that came last, so that a few circulate and the
-//! others stay asleep. But put one waiter in so many at the end of the list instead, so that every waiter is called in
-//! the long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1 in 1,000), §6.11 (other probabilities,
-//! and semaphores).
+//! others stay asleep. But put one waiter in N at the end of the list instead, so that every waiter is called in the
+//! long run. **Source.** Dice, *Malthusian Locks*, EuroSys 2017, §6.10 (1 in 1,000), §6.11 (other probabilities, and
+//! semaphores).
 //!
 //! A waiter that is put at the end makes room at the front for the waiter that has been there for longest. So if one
 //! waiter in N is put at the end, each of n threads that circulate and sleep is called within about n × N waits.

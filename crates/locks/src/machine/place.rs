@@ -10,7 +10,7 @@ pub const fn reader_part_of((node, nodes): (u32, u32), (group, groups): (u32, u3
     node * each + if groups > each { group * each / groups } else { group }
 }
 
-/// The parts of a machine, and in which the calling thread runs.
+/// The parts of a machine, and in which of them the calling thread runs.
 pub trait Topology {
     /// The NUMA node that the thread runs on.
     fn numa_node() -> u32 {
@@ -18,7 +18,7 @@ pub trait Topology {
     }
 
     /// The last-level cache that the thread's CPU uses, by a number that no other cache has. For policies that need to
-    /// know. As a rule there is one for each NUMA node.
+    /// know it. As a rule there is one for each NUMA node.
     fn llc() -> u32 {
         Self::numa_node()
     }

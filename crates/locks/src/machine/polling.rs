@@ -13,14 +13,14 @@
 //! ([`Contention`]).
 //!
 //! **Resting.** Where a CPU can wait for a change of a line, a thread that rests looks again after a quarter of the
-//! time that it has waited for, within [`REST`]. There may be something else to see, such as a role in the queue that
-//! was passed on, or something to publish, such as that the waiter still runs.
+//! time that it has waited so far, within the limits of [`REST`]. There may be something else to see, such as a role in
+//! the queue that was passed on, or something to publish, such as that the waiter still runs.
 //!
 //! **The budget** is about one context-switch round trip, to sleep and back. With it, spin-then-park costs at most
-//! twice the best choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back. The budget must
-//! not be less than that way. Otherwise threads that arrive while a new holder wakes up would give up polling, too, and
-//! each of them would be slow in turn. (With half of the budget, MCSCR completes 0.4 of the sections on a simulated
-//! SPARC T5, with a hundred times the context switches.)
+//! twice the best choice in hindsight (Dice, *Malthusian Locks*, §5.1). Machines measure the way back: how long it
+//! takes until a woken thread runs. The budget must not be less than that. Otherwise threads that arrive while a new
+//! holder wakes up would give up polling, too, and each of them would be slow in turn. (With half of the budget, MCSCR
+//! completes 0.4 of the sections on a simulated SPARC T5, with a hundred times the context switches.)
 
 use core::ops::RangeInclusive;
 
@@ -30,7 +30,7 @@ use crate::machine::Patience;
 pub const QUICK_POLLS: u32 = 4;
 /// A waiter that polls forever offers its CPU to other threads after so long.
 pub const YIELD_AFTER: u64 = 1_000_000;
-/// How long a preemption that was seen counts as a crowd.
+/// For how long a preemption that was seen counts as a sign of too few CPUs.
 pub const CROWD: u64 = 10_000_000;
 /// Limits of the budget. The lower one holds until something has been measured.
 const BUDGET: RangeInclusive<u64> = 5_000..=50_000;

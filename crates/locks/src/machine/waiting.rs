@@ -15,8 +15,8 @@ pub enum Patience {
     /// For the machine's spin budget (about one context-switch round trip, measured). Less if another task is seen to
     /// want this CPU.
     Budget,
-    /// The same, on a word that the holder uses, too: each poll costs the holder time. Waits before the first poll as
-    /// long as has paid lately.
+    /// The same, on a word that the holder uses, too: each poll costs the holder time. Before the first poll, it waits
+    /// for as long as has lately paid off.
     Contend,
     /// Until the deadline has passed.
     Until(Deadline),
@@ -43,7 +43,7 @@ pub enum Look {
 /// Why [`Waiting::park`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
-    /// Woken, or a signal came, or no reason at all. The caller looks at the word again.
+    /// Woken, interrupted by a signal, or for no reason at all. The caller looks at the word again.
     Woken,
     /// The word had changed already. The caller did not sleep.
     Changed,
@@ -62,8 +62,8 @@ pub const SLEEP_COST: u32 = 34;
 /// How a thread waits on a machine, and how others wake it.
 pub trait Waiting: Memory + Time {
     /// Polls `word` until `done` accepts its value, and returns that; `None` when the patience is spent. `done` may do
-    /// useful work between polls, and may acquire something. Algorithms wait actively only by this function. So a
-    /// simulator can skip the time, and a model checker can switch threads.
+    /// useful work between polls, and may acquire something. Algorithms poll only by this function. So a simulator can
+    /// skip the time, and a model checker can switch threads.
     fn spin_until(word: &Self::Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool)
     -> Option<u32>;
 

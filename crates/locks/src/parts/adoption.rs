@@ -14,9 +14,9 @@
 //! 2. The first waiter stays CLAIMED until the broadcaster has finished with the mutex. That waiter has yet to acquire
 //!    the mutex, so nobody may free it. So the broadcaster, which need not hold the mutex, can work on the lock's
 //!    state. In a lock's queue, a thread that passes the head on may make that waiter HEAD. So a broadcaster that still
-//!    wants something of the waiter names the wait by its generation.
-//! 3. A node's handle is used only while the node is CLAIMED, or out of reach for other threads. A link is read before
-//!    its node's state changes.
+//!    has to do something with that waiter names the wait by its generation.
+//! 3. A node's handle is used only while the node is CLAIMED, or while no other thread can reach it. A link is read
+//!    before its node's state changes.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -55,10 +55,10 @@ impl Chain {
         count
     }
 
-    /// CLAIMED | AWAITED -> PARKED, for all waiters except the first: they are moved. `settle` is called with each
-    /// before that, while the waiter cannot go on.
+    /// CLAIMED | AWAITED -> PARKED, for all waiters except the first: they are moved. Before it moves a waiter, it
+    /// calls `settle` with it, while the waiter cannot go on.
     pub fn park_followers<M: Machine>(&self, mut settle: impl FnMut(&Node<M>)) {
-        M::trace(Event::CondMoved); // The first, which will follow.
+        M::trace(Event::CondMoved); // For the first waiter, which is moved later.
         let mut here = next::<M>(self.first);
         while let Some(handle) = here {
             here = next::<M>(handle); // Invariant 3.
@@ -82,7 +82,7 @@ impl Chain {
     /// even have left the queue, and its node may serve another wait (which has another generation).
     pub fn park_first<M: Machine>(&self, claim: u32) {
         let state = &self.first.node::<M>().state;
-        // Release: as above. From CLAIMED to AWAITED there is no way back.
+        // Release: as above. A state never goes back from AWAITED to CLAIMED.
         if state.compare_exchange(claim, state::PARKED, Release, Relaxed).is_err()
             && state.compare_exchange(awaited(claim), state::PARKED, Release, Relaxed).is_ok()
         {
@@ -90,10 +90,10 @@ impl Chain {
         }
     }
 
-    /// Lets the first waiter go. It wakes the second when it has the mutex, and so on. For locks that have no place for
-    /// sleepers.
+    /// Lets the first waiter go. It wakes the second when it has the mutex, and so on. For locks in which no waiter can
+    /// sleep.
     pub fn hand_over_hand<M: Machine>(self) {
-        tell::<M>(self.first);
+        signal::<M>(self.first);
     }
 
     /// Lets all waiters go at once.
@@ -102,7 +102,7 @@ impl Chain {
         while let Some(handle) = here {
             here = next::<M>(handle);
             handle.node::<M>().next.store(0, Relaxed); // No baton.
-            tell::<M>(handle);
+            signal::<M>(handle);
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
 }
 
 /// CLAIMED -> SIGNALED: the waiter may go.
-pub(crate) fn tell<M: Machine>(waiter: Handle) {
+pub(crate) fn signal<M: Machine>(waiter: Handle) {
     let node = waiter.node::<M>();
     node.state.store(state::SIGNALED, Release);
     M::unpark(node);
@@ -145,6 +145,6 @@ pub(crate) fn tell<M: Machine>(waiter: Handle) {
 /// mutex.
 pub fn pass_baton<M: Machine>(next: Option<Handle>) {
     if let Some(next) = next {
-        tell::<M>(next);
+        signal::<M>(next);
     }
 }

@@ -1,15 +1,31 @@
 //! # What all locks have in common
 //!
-//! A lock is a type without values: its state is a word and a [`RawLock::Queue`], passed by reference. All-zero state
-//! is a free lock. None of the functions is unsafe: an unlock by a thread that does not hold the lock never breaks
-//! memory. An unlock of a free lock does nothing, as with glibc. An unlock of a lock that another thread holds is that
-//! thread's release, unless the holder releases it at the same moment.
+//! A lock is a type without values: its state is a word and a [`RawLock::Queue`], passed by reference. They may lie
+//! apart, as in a `pthread_mutex_t`. All-zero state is a free lock. [`Raw`] is a lock with its state, for those who
+//! need not say where that lies.
 //!
-//! POSIX leaves two releases at once undefined. If others wait for the lock, two such releases may name nodes that
-//! serve in the queue of another lock by then. They may grant that other lock to a waiter there, or give its node back
-//! twice. Then exclusion is lost there, too. To rule that out, each such release would need one more exchange.
+//! An unlock of a free lock does nothing, as with glibc. An unlock of a lock that another thread holds is that thread's
+//! release, unless the holder releases it at the same moment.
+//!
+//! ## Why the functions are unsafe
+//!
+//! A lock's state may name queue nodes, which all locks share. If the state is not what the lock has made of it, or if
+//! two threads release the lock at once while others wait for it, the lock may write to a node that serves in the queue
+//! of another lock by then. That lock may let two threads in, or run a request twice. So whoever calls these functions
+//! has a **contract** to keep:
+//!
+//! 1. **State.** The word and the queue belong together, were free at first, and since then only this lock's functions
+//!    have changed them, on this machine. (While code that bypasses us holds a lock with a [`RawLock::GLIBC_WORD`], it
+//!    may change the word as glibc's functions do.) They exist until the last call has returned that uses them, except
+//!    that a thread that holds the lock may free it after its release, as POSIX allows.
+//! 2. **Release.** A thread releases the lock only if it holds the lock, or acts for its holder, which does not release
+//!    it then. POSIX leaves everything else undefined. To make it harmless, each release would need one more exchange.
+//!
+//! Nothing else is needed for memory to stay intact. Any thread may call any of the other functions at any time.
 
-use crate::machine::{Deadline, Handle, Machine, TimedOut};
+use core::marker::PhantomData;
+
+use crate::machine::{ConstWord, Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
 
 /// A mutual exclusion lock.
@@ -26,40 +42,212 @@ pub trait RawLock<M: Machine>: 'static {
     fn new_queue() -> Self::Queue;
 
     /// Acquires the lock if that is possible at once.
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool;
 
     /// Acquires the lock.
-    fn lock(word: &M::Word, queue: &Self::Queue);
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue);
 
     /// Acquires the lock, or gives up when the deadline has passed. A free lock is acquired even after the deadline.
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut>;
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut>;
 
     /// Releases the lock. After the store that lets another thread in, nothing of the lock is accessed.
-    fn unlock(word: &M::Word, queue: &Self::Queue);
+    ///
+    /// # Safety
+    /// The [contract](self), 1 and 2. Or the lock is free; then nothing happens.
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue);
 
     /// Whether a thread holds the lock, or did a moment ago.
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool;
 
     /// Takes over the waiters of a broadcast. The caller need not hold the lock. The waiters sleep. The lock puts them
     /// into its queue, where they are woken in their turn; each of them ends with [`RawLock::lock_adopted`]. A lock
     /// without a queue for sleepers lets them go one after another. A lock touches its own state only as long as the
     /// chain's first waiter cannot go on: the mutex exists as long as a thread has yet to acquire it.
-    fn adopt(_word: &M::Word, _queue: &Self::Queue, chain: Chain) {
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    unsafe fn adopt(_word: &M::Word, _queue: &Self::Queue, chain: Chain) {
         chain.hand_over_hand::<M>();
     }
 
     /// Waits until the calling thread, whose own node [`RawLock::adopt`] has moved, has acquired the lock. From then on
     /// the node belongs to the lock.
-    fn lock_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
+    ///
+    /// # Safety
+    /// The [contract](self), 1. The lock has adopted the node, the calling thread queued it, and this is the only call
+    /// for it.
+    unsafe fn lock_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
         unreachable!("this lock moves nobody")
     }
 
-    /// Gives back what the lock owns beside its state. The lock is free, and no thread uses it any more.
-    fn destroy(_word: &M::Word, _queue: &Self::Queue) {}
+    /// Gives back what the lock owns beside its state.
+    ///
+    /// # Safety
+    /// The [contract](self), 1. The lock is free, and no thread uses it any more, until it is made anew.
+    unsafe fn destroy(_word: &M::Word, _queue: &Self::Queue) {}
 }
 
 /// A lock whose state is its queue alone, so that it can stand inside another lock.
 pub trait Inner<M: Machine>: RawLock<M> {
-    /// Makes the lock free, without waiters. Only for the thread that settles in a forked child.
-    fn forget(queue: &Self::Queue);
+    /// Makes the lock free, without waiters.
+    ///
+    /// # Safety
+    /// The [contract](self), 1. The caller is the thread that settles in a forked child: no other uses the lock.
+    unsafe fn forget(queue: &Self::Queue);
+}
+
+/// A lock with its state: `L` on the machine `M`. It keeps part 1 of the [contract](self), since nothing else has
+/// access to its state. The release is left to its user.
+pub struct Raw<M: Machine, L: RawLock<M>> {
+    word: M::Word,
+    queue: L::Queue,
+    lock: PhantomData<fn() -> L>,
+}
+
+impl<M: Machine, L: RawLock<M>> Raw<M, L> {
+    /// A free lock.
+    pub fn new() -> Self {
+        Self { word: M::Word::new(0), queue: L::new_queue(), lock: PhantomData }
+    }
+
+    /// Acquires the lock.
+    #[inline]
+    pub fn lock(&self) {
+        // SAFETY: contract 1: the state is private, was free at first, and exists as long as this borrow.
+        unsafe { L::lock(&self.word, &self.queue) }
+    }
+
+    /// Acquires the lock if that is possible at once.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        // SAFETY: as in `lock`.
+        unsafe { L::try_lock(&self.word, &self.queue) }
+    }
+
+    /// Acquires the lock, or gives up when the deadline has passed. A free lock is acquired even after the deadline.
+    #[inline]
+    pub fn lock_until(&self, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: as in `lock`.
+        unsafe { L::lock_until(&self.word, &self.queue, until) }
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// Part 2 of the [contract](self).
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        // SAFETY: contract 1 as in `lock`; contract 2 is the caller's promise.
+        unsafe { L::unlock(&self.word, &self.queue) }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    pub fn is_locked(&self) -> bool {
+        // SAFETY: as in `lock`.
+        unsafe { L::is_locked(&self.word, &self.queue) }
+    }
+}
+
+impl<M: Machine<Word: ConstWord>, L: RawLock<M, Queue = ()>> Raw<M, L> {
+    /// A free lock that is only a word, for statics.
+    pub const FREE: Self = Self { word: ConstWord::ZERO, queue: (), lock: PhantomData };
+}
+
+impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
+    fn drop(&mut self) {
+        // A lock that is dropped while a thread that is gone holds it keeps its side blocks.
+        if !self.is_locked() {
+            // SAFETY: contract 1 as in `lock`. It is free, and `&mut` excludes all others.
+            unsafe { L::destroy(&self.word, &self.queue) }
+        }
+    }
+}
+
+/// Defines functions of a [`RawLock<$m>`](RawLock) that do what those of
+/// the lock `$lock` do: for a lock that differs from another one in few functions, such as a seeded bug.
+#[macro_export]
+macro_rules! same_as {
+    ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_as!(@ $name $m, $lock);)* };
+    (@ new_queue $m:ty, $lock:ty) => {
+        fn new_queue() -> Self::Queue {
+            <$lock as $crate::parts::raw::RawLock<$m>>::new_queue()
+        }
+    };
+    (@ try_lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, try_lock() -> bool); };
+    (@ lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, lock() -> ()); };
+    (@ lock_until $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, lock_until(until: $crate::machine::Deadline)
+            -> Result<(), $crate::machine::TimedOut>);
+    };
+    (@ unlock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, unlock() -> ()); };
+    (@ is_locked $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, is_locked() -> bool); };
+    (@ adopt $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, adopt(chain: $crate::parts::adoption::Chain) -> ());
+    };
+    (@ lock_adopted $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, lock_adopted(node: $crate::machine::Handle) -> ());
+    };
+    (@ destroy $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, destroy() -> ()); };
+    (@@ $m:ty, $lock:ty, RawLock, $name:ident($($arg:ident: $type:ty)?) -> $result:ty) => {
+        unsafe fn $name(
+            word: &<$m as $crate::machine::Memory>::Word, queue: &Self::Queue, $($arg: $type)?
+        ) -> $result {
+            // SAFETY: the caller's promises.
+            unsafe { <$lock as $crate::parts::raw::RawLock<$m>>::$name(word, queue, $($arg)?) }
+        }
+    };
+}
+
+/// [`same_as!`](crate::same_as), for a [`RawRwLock`](crate::rw::RawRwLock).
+#[macro_export]
+macro_rules! same_rw_as {
+    ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_rw_as!(@ $name $m, $lock);)* };
+    (@ new_state $m:ty, $lock:ty) => {
+        const MOST_READERS: u32 = <$lock as $crate::rw::RawRwLock<$m>>::MOST_READERS;
+
+        fn new_state() -> Self::State {
+            <$lock as $crate::rw::RawRwLock<$m>>::new_state()
+        }
+    };
+    (@ enter $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, enter() -> bool); };
+    (@ read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, read(how: $crate::rw::Reader, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, try_read(how: $crate::rw::Reader) -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ write $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, write(how: $crate::rw::Writer, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_write() -> bool); };
+    (@ unlock $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, unlock() -> ()); };
+    (@ is_written $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_written() -> bool); };
+    (@ is_held $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_held() -> bool); };
+    (@ destroy $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, destroy() -> ()); };
+    (@@ $m:ty, $lock:ty, $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
+        unsafe fn $name(state: &Self::State, $($arg: $type),*) -> $result {
+            // SAFETY: the caller's promises.
+            unsafe { <$lock as $crate::rw::RawRwLock<$m>>::$name(state, $($arg),*) }
+        }
+    };
 }

@@ -24,7 +24,7 @@
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
 //! | `epoch` store | Release | `epoch` loads, Acquire | a thread that goes on sees the discarded state |
-//! | `epoch` CAS | Relaxed | – | chooses the thread that settles. What that finds in the object is older than the fork |
+//! | `epoch` CAS | Relaxed | – | chooses the thread that settles. What that thread finds in the object is older than the fork |
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -32,8 +32,8 @@ use crate::machine::{Machine, Patience, Word};
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
-/// How long (µs) a thread naps that waits for another to settle. That takes a few instructions, but the thread may have
-/// lost its CPU.
+/// How long (µs) a thread naps while it waits for another one to settle. Settling takes a few instructions, but the
+/// thread that settles may have lost its CPU.
 const PAUSE: u32 = 50;
 
 /// To be called before each use of the object. If this is the first use in this process, `reset` discards what threads

@@ -3,10 +3,10 @@
 //! A side block holds state for which a lock has no room, such as a part for each NUMA node.
 //!
 //! **Problem.** A lock with a part for each NUMA node needs each part on a line of its own. A `pthread_mutex_t` has no
-//! room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s: two lines,
-//! with the owner's words and the names of the blocks below. The lock keeps the name of one block. That block names a
-//! block for each NUMA node, its **parts**, and each of these may name parts of its own. Blocks are made when they are
-//! first needed.
+//! room for that, and may be in use before any constructor has run. **Idea.** There is a pool of [`Block`]s. A block
+//! has two lines: the owner's words, and the names of the blocks below. The lock keeps the name of one block. That
+//! block names a block for each NUMA node, its **parts**, and each of these may name parts of its own. Blocks are made
+//! when they are first needed.
 //!
 //! ```text
 //!   lock:  … | side ──> [block]
@@ -19,10 +19,11 @@
 //! A part's number is that of a NUMA node, or of whatever else the lock's parts stand for. If there are more than
 //! [`MOST`] of these, some share a part.
 //!
-//! **Blocks are not [queue nodes](crate::machine::node).** A thread with a stale handle may still write a hint into
-//! that node, which another thread uses by then ([`node`](crate::machine::node) lists all such stores). If the node
-//! were a part of a lock, the hint would overwrite the part's state, and the lock would let two threads in. So blocks
-//! have memory of their own kind, a pool of their own, and a [`Name`] that is not a [`Handle`](crate::machine::Handle).
+//! **Blocks are not [queue nodes](crate::machine::node).** A thread with a stale handle may still write a hint into the
+//! node that the handle names, although another thread uses the node by then ([`node`](crate::machine::node) lists all
+//! such stores). If the node were a part of a lock, the hint would overwrite the part's state, and the lock would let
+//! two threads in. So blocks have memory of their own kind, a pool of their own, and a [`Name`] that is not a
+//! [`Handle`](crate::machine::Handle).
 //!
 //! ## Invariants
 //! 1. `side`, a slot of a block, and its `more` change from 0 once, by an exchange. A thread that loses the exchange
@@ -130,7 +131,7 @@ impl<M: Machine> Side<M> {
         if number < SLOTS { Name::from_word(self.slot(number).load(Acquire)) } else { self.far_part(number) }
     }
 
-    /// A part that another block than the first one names.
+    /// A part that is named by a block other than the first.
     #[cold]
     fn far_part(self, number: u32) -> Option<Name> {
         let (mut here, mut slot) = (self, number % MOST);

@@ -1,6 +1,7 @@
 //! # Futex readers-writer lock: one counter, on which all waiters sleep
 //!
-//! The simplest readers-writer lock of the project: one counter and two flags. Take it to compare with.
+//! The simplest readers-writer lock of the project: one counter and two flags. Take it as a baseline to compare others
+//! with.
 //!
 //! **Problem.** A readers-writer lock for any number of threads should cost one atomic operation without contention,
 //! and take a page of code. **Idea.** There is a counter of readers, and flags that say whether readers or writers
@@ -28,7 +29,7 @@
 //! | | 1 WAITING | a writer may sleep on `count` |
 //! | | 2 ASLEEP | a reader may sleep on `count` |
 //! | | 3… | readers |
-//! | `writers` | | how many writers wait; read by readers that keep out because of waiting writers |
+//! | `writers` | | how many writers wait; read by readers that stay out because of waiting writers |
 //!
 //! ## Invariants
 //! 1. Only the thread that has changed `count` from no WRITER and no readers to WRITER holds the lock for writing.
@@ -45,8 +46,8 @@
 //! |---|---|---|---|
 //! | `count` CAS that acquires | Acquire | the releases | sees the last section |
 //! | `count` CAS that releases | Release | both | hands over this section |
-//! | `count` or, to read; and, to give up | AcqRel | each other | invariant 4 |
-//! | `count` or, to write; `writers` | Relaxed | – | order nothing, except by invariant 4 |
+//! | `count` or, by a reader; `count` and, by a writer that gives up | AcqRel | each other | invariant 4 |
+//! | `count` or, by a writer; `writers` | Relaxed | – | order nothing, except by invariant 4 |
 //!
 //! **Cannot:** be fair. If readers are preferred, which is the default, they make writers starve; if writers are, the
 //! reverse.
@@ -63,7 +64,7 @@ const ASLEEP: u32 = 1 << 2;
 const READER: u32 = 1 << 3;
 const FULL: u32 = 1 << 31;
 
-/// The stock readers-writer lock.
+/// The futex readers-writer lock.
 pub struct FutexRw;
 
 /// The state of one lock.
@@ -164,8 +165,8 @@ impl<M: Machine> FutexRwState<M> {
         Ok(())
     }
 
-    /// A writer gives up: readers that keep out because of it must not do so for ever. Other waiting writers set their
-    /// flag again.
+    /// A writer gives up: readers that stay out because of it must not stay out for ever. Other waiting writers set
+    /// their flag again.
     fn stop_waiting(&self) {
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
         let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);
@@ -201,7 +202,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
 
     /// (no writer, and none waits) -> (readers + 1)
     #[inline]
-    fn enter(state: &FutexRwState<M>) -> bool {
+    unsafe fn enter(state: &FutexRwState<M>) -> bool {
         let seen = state.count.load(Relaxed);
         let free = seen & (WRITER | WAITING) == 0 && seen < FULL;
         let entered = free && state.count.compare_exchange(seen, seen + READER, Acquire, Relaxed).is_ok();
@@ -211,7 +212,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         entered
     }
 
-    fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         match state.admit_reader(how) {
             Err(Refusal::Busy) => state.read_slow(how, until)?,
             ended => ended?,
@@ -220,12 +221,12 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         Ok(())
     }
 
-    fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
+    unsafe fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
         state.admit_reader(how).inspect(|()| M::trace(Event::RwRead))
     }
 
     #[inline]
-    fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
             state.write_slow(until)?;
         }
@@ -233,7 +234,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
         Ok(())
     }
 
-    fn try_write(state: &FutexRwState<M>) -> bool {
+    unsafe fn try_write(state: &FutexRwState<M>) -> bool {
         let taken = state.admit_writer(0);
         if taken {
             M::trace(Event::RwWrite);
@@ -242,18 +243,18 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
     }
 
     #[inline]
-    fn unlock(state: &FutexRwState<M>) {
+    unsafe fn unlock(state: &FutexRwState<M>) {
         let seen = state.count.load(Relaxed);
         if !is_free(seen) {
             state.release(seen);
         }
     }
 
-    fn is_written(state: &FutexRwState<M>) -> bool {
+    unsafe fn is_written(state: &FutexRwState<M>) -> bool {
         state.count.load(Relaxed) & WRITER != 0
     }
 
-    fn is_held(state: &FutexRwState<M>) -> bool {
+    unsafe fn is_held(state: &FutexRwState<M>) -> bool {
         !is_free(state.count.load(Relaxed))
     }
 }

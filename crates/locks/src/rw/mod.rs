@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`shfl`] | `shfl-rw`: one counter, and one queue for readers and writers, which waiters reorder |
 //! | [`cst`] | `cst-rw`: distributed counters, one for each NUMA node or part of it, in a side block that is made when readers meet |
-//! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the stock lock |
+//! | [`futex`] | `futex-rw`: one counter, on which all waiters sleep; the simplest one |
 //!
 //! ## Which thread goes first
 //! If readers never wait for a waiting writer, writers starve. If readers always wait for one, a deadlock is possible:
@@ -16,6 +16,8 @@
 //! behind them, but not for ever: if only a waiting writer keeps it out, it is admitted after the bound. A writer that
 //! has been passed in this way makes the next reader wait twice as long. So the writer does not starve, either. Readers
 //! wait for writers without a bound only if the program has asked for that (glibc's `PREFER_WRITER_NONRECURSIVE`).
+
+use core::marker::PhantomData;
 
 use crate::machine::{Deadline, Machine};
 
@@ -58,7 +60,8 @@ pub enum Refusal {
     Overflow,
 }
 
-/// A readers-writer lock.
+/// A readers-writer lock. Its functions are unsafe for the [reasons](crate::parts::raw) for which a mutex's are; part 1
+/// of the contract there is about its state, and part 2 about a release of what a thread holds.
 pub trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
     type State: 'static;
@@ -71,31 +74,132 @@ pub trait RawRwLock<M: Machine>: 'static {
 
     /// Acquires for reading if no thread holds the lock for writing, or is about to. This is the fast path, to be tried
     /// before [`read`](Self::read).
-    fn enter(state: &Self::State) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn enter(state: &Self::State) -> bool;
 
     /// Acquires for reading. A reader that need not wait for writers acquires a lock that no writer holds even after
     /// the deadline.
-    fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
 
     /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
-    fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal>;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal>;
 
     /// Acquires for writing. A free lock is acquired even after the deadline.
-    fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal>;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal>;
 
     /// Acquires for writing if that is possible at once.
-    fn try_write(state: &Self::State) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn try_write(state: &Self::State) -> bool;
 
     /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the
     /// store that lets another thread in, nothing of the lock is accessed.
-    fn unlock(state: &Self::State);
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1 and 2.
+    unsafe fn unlock(state: &Self::State);
 
     /// Whether a thread holds the lock for writing, or did a moment ago.
-    fn is_written(state: &Self::State) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn is_written(state: &Self::State) -> bool;
 
     /// Whether a thread holds the lock, or did a moment ago.
-    fn is_held(state: &Self::State) -> bool;
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    unsafe fn is_held(state: &Self::State) -> bool;
 
-    /// Gives back what the lock owns beside its state. No thread uses the lock any more.
-    fn destroy(_state: &Self::State) {}
+    /// Gives back what the lock owns beside its state.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1. No thread uses the lock any more, until it is made anew.
+    unsafe fn destroy(_state: &Self::State) {}
+}
+
+/// A readers-writer lock with its state, which nothing else has access to. So part 1 of the
+/// [contract](crate::parts::raw) is kept; the release is left to its user.
+pub struct Raw<M: Machine, L: RawRwLock<M>> {
+    state: L::State,
+    lock: PhantomData<fn() -> (M, L)>,
+}
+
+impl<M: Machine, L: RawRwLock<M>> Raw<M, L> {
+    /// A free lock.
+    pub fn new() -> Self {
+        Self { state: L::new_state(), lock: PhantomData }
+    }
+
+    /// Its state, to look at.
+    pub fn state(&self) -> &L::State {
+        &self.state
+    }
+
+    /// Acquires for reading, the fast path first.
+    #[inline]
+    pub fn read(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: contract 1: the state is private, was free at first, and exists as long as this borrow.
+        unsafe { if L::enter(&self.state) { Ok(()) } else { L::read(&self.state, how, until) } }
+    }
+
+    /// Acquires for reading if that is possible at once.
+    pub fn try_read(&self, how: Reader) -> Result<(), Refusal> {
+        // SAFETY: as in `read`.
+        unsafe { L::try_read(&self.state, how) }
+    }
+
+    /// Acquires for writing.
+    #[inline]
+    pub fn write(&self, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: as in `read`.
+        unsafe { L::write(&self.state, how, until) }
+    }
+
+    /// Acquires for writing if that is possible at once.
+    pub fn try_write(&self) -> bool {
+        // SAFETY: as in `read`.
+        unsafe { L::try_write(&self.state) }
+    }
+
+    /// Releases what the calling thread holds.
+    ///
+    /// # Safety
+    /// Part 2 of the [contract](crate::parts::raw).
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        // SAFETY: contract 1 as in `read`; contract 2 is the caller's promise.
+        unsafe { L::unlock(&self.state) }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    pub fn is_held(&self) -> bool {
+        // SAFETY: as in `read`.
+        unsafe { L::is_held(&self.state) }
+    }
+}
+
+impl<M: Machine, L: RawRwLock<M>> Default for Raw<M, L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Machine, L: RawRwLock<M>> Drop for Raw<M, L> {
+    fn drop(&mut self) {
+        // SAFETY: contract 1 as in `read`; `&mut` excludes all others. A lock that is held keeps its side blocks.
+        unsafe { L::destroy(&self.state) }
+    }
 }

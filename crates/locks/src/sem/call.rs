@@ -9,8 +9,8 @@
 //!   any ──the waiter leaves──> LEAVING (the node is its own), or ABANDONED (the node is the list's)
 //! ```
 //! The state also says whether the node is in the list ([`LISTED`]), and in which generation the waiter has announced
-//! itself. So a thread that was stopped in the middle of calling a waiter neither calls nor notifies the next waiter
-//! that uses the node.
+//! itself. So a thread that was stopped while it called a waiter neither calls nor notifies the next waiter that uses
+//! the node.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -37,7 +37,7 @@ pub(super) fn is_listed(seen: u32) -> bool {
     seen & LISTED != 0
 }
 
-/// Whether both are states of one waiter in one call.
+/// Whether both are states of the same waiter during the same call.
 fn is_same_call(now: u32, called: u32) -> bool {
     (now ^ called) & !LISTED == 0
 }
@@ -81,7 +81,7 @@ fn claim<M: Machine>(node: &Node<M>, semaphore: u64) -> Option<u32> {
 }
 
 /// CALLED -> NOTIFIED. Returns whether it was still CALLED.
-fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
+fn mark_notified<M: Machine>(node: &Node<M>, called: u32) -> bool {
     let mut seen = called;
     while is_same_call(seen, called) {
         match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::NOTIFIED, AcqRel, Relaxed) {
@@ -113,7 +113,7 @@ fn call<M: Machine>(handle: Handle, semaphore: u64, patient: bool) -> bool {
     let slept = M::unpark(node) > 0;
     let notices = |now| !is_same_call(now, called);
     let noticed = !slept && patient && M::spin_until(&node.state, Relaxed, Patience::Budget, notices).is_some();
-    !tell(node, called) || slept || noticed
+    !mark_notified(node, called) || slept || noticed
 }
 
 /// Wakes this semaphore's waiter if it was called. The thread that called it may have been stopped before the wake-up.
@@ -121,7 +121,7 @@ pub(super) fn help<M: Machine>(handle: Handle, semaphore: u64) {
     let node = handle.node::<M>();
     let seen = node.state.load(Acquire);
     if kind(seen) == state::CALLED && is_at(node, semaphore) && M::unpark(node) > 0 {
-        tell(node, seen);
+        mark_notified(node, seen);
     }
 }
 
@@ -138,7 +138,8 @@ pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
         }
         return;
     }
-    // This reads the list without being at it. A node that now serves in a lock's queue links to its successor there.
+    // This thread reads the list without being at it. A node that now serves in a lock's queue links to its successor
+    // there.
     for _ in 0..NEAR {
         let Some(handle) = here else { break };
         if call::<M>(handle, semaphore, true) {

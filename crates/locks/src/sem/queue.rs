@@ -7,10 +7,10 @@
 //! permit, in an order that can be chosen. Let the object be destroyed as soon as the last wait has returned. Never
 //! leave a permit beside a sleeping waiter because some thread was stopped in the middle. **Idea.** Permits are counted
 //! in one word, and any thread that finds one takes it, in whatever order threads run. A waiter announces itself in the
-//! same word: in one step it sees that there is no permit and makes every later post look for it. A post first makes
-//! its permit visible, and then calls a waiter. The list of sleepers only says which one. There is no lock to wait for:
-//! a post that finds another thread at the list looks at the queue nodes themselves, all of them if need be. A node
-//! says for which semaphore its thread waits. **Source.** POSIX.1-2017, `sem_*`. The list and its order: Dice,
+//! same word: in one step it sees that there is no permit, and makes every later post look for a waiter. A post first
+//! makes its permit visible, and then calls a waiter. The list of sleepers only says which one. There is no lock to
+//! wait for: a post that finds another thread at the list looks at the queue nodes themselves, all of them if need be.
+//! A node says for which semaphore its thread waits. **Source.** POSIX.1-2017, `sem_*`. The list and its order: Dice,
 //! *Malthusian Locks*, EuroSys 2017, §6.11 ([`Order`](crate::machine::order::Order)). Permits go to the thread that
 //! takes them first, as in glibc's semaphore. That keeps a semaphore that is used as a mutex from passing from sleeper
 //! to sleeper. A waiter announces itself before it looks for the last time, as in Franke, Russell and Kirkwood, *Fuss,
@@ -21,7 +21,7 @@
 //! |---|---|
 //! | n < 2^31 | n permits, and no waiter has announced itself: as in glibc |
 //! | [`QUEUED`], n | waiters may have announced themselves; n < 2^29 permits |
-//! | [`QUEUED`], [`BUSY`], n | the same, and a thread is at the list |
+//! | [`QUEUED`], [`BUSY`], n | the same, and a thread is *at the list*: it alone touches the list |
 //! | [`QUEUED`], [`NEWS`], n | the same (BUSY or not), and there may be waiters to call that are not in the list |
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //!
 //! ## Invariants
 //! 1. Only the thread that has set [`BUSY`] touches the list, and LISTED in a node's state, until it clears BUSY. No
-//!    thread waits for that for longer than a spin budget.
+//!    thread waits for BUSY to be cleared for longer than a spin budget.
 //! 2. A waiter sleeps only after it has announced itself. For that, it sets its state to WAITS, with a new generation.
 //!    Then it changes `word` (if only to the value that it had), in a step in which there was no permit and QUEUED was
 //!    set. If its node was not in the list then, or another thread was at the list, that step also sets NEWS; unless
@@ -54,30 +54,30 @@
 //!
 //! ## No permit is left beside a sleeping waiter
 //! **Theorem.** Let any number of threads be stopped, each at any instruction of a post or a wait. When all others have
-//! come to rest, and a waiter sleeps that is not stopped, there are at most as many permits as there are posts that are
+//! come to rest, and a waiter that is not stopped sleeps, there are at most as many permits as there are posts that are
 //! stopped, plus waiters that were called and then stopped. (Those permits are left in glibc's semaphore, too.) So n
 //! posts let n waiters go on, if n or more of the waiters run.
 //!
-//! **Proof.** Let t be the last moment at which there was no permit. There was one by 2, because a waiter sleeps. Take
-//! a post that came to its end and whose permit became visible after t. It ended in one of three ways.
+//! **Proof.** Let t be the last moment at which there was no permit. There was such a moment, by 2, because a waiter
+//! sleeps. Take a post that came to its end and whose permit became visible after t. It ended in one of three ways.
 //!
 //! (a) It has called a waiter that then ran: the waiter slept and was woken, or has noticed the call. That waiter
 //! looked for a permit after it had noticed, so after t, and has taken one. Or it left before it noticed: then it looks
 //! once more ([`Semaphore::served`], `give_up`), and takes a permit or calls another waiter. Or it was stopped since.
 //!
-//! (b) It was at the list, and no node there was WAITS; or QUEUED was not set, because a thread had found the list
-//! empty. NEWS was not set when its permit came. So by 2 and 3 every waiter that had announced itself was in the list,
-//! CALLED or NOTIFIED, and all that were CALLED have been woken (`help`). Each of them looks for a permit, after t,
-//! before it sleeps again. If by then it could have announced itself anew without seeing this permit, NEWS would
-//! have been set, because a thread was at the list.
+//! (b) It was at the list, and the state of no node there was WAITS; or QUEUED was not set, because a thread had found
+//! the list empty. NEWS was not set when its permit came. So by 2 and 3 every waiter that had announced itself was in
+//! the list, CALLED or NOTIFIED, and all that were CALLED have been woken (`help`). Each of them looks for a permit,
+//! after t, before it sleeps again. If by then it could have announced itself anew without seeing this permit, NEWS
+//! would have been set, because a thread was at the list.
 //!
-//! (c) It has looked at all nodes, called any waiter that was WAITS, and woken any that was CALLED. A waiter that
-//! announces itself later sees the permit, because both are changes of `word`. So every waiter looks for a permit,
+//! (c) It has looked at all nodes, called any waiter whose state was WAITS, and woken any that was CALLED. A waiter
+//! that announces itself later sees the permit, because both are changes of `word`. So every waiter looks for a permit,
 //! after t, before it sleeps.
 //!
-//! After (b) and (c), in the end no waiter sleeps that had announced itself before; and none that did so after, as
-//! there were permits. So all posts ended in (a), each with a waiter of its own (a generation is called once). Each of
-//! these waiters has taken a permit since t, or was stopped. ∎
+//! After (b) and (c), in the end no waiter that had announced itself before sleeps; nor does one that did so after,
+//! because there were permits. So all posts ended in (a), each with a waiter of its own (a generation is called once).
+//! Each of these waiters has taken a permit since t, or was stopped. ∎
 //!
 //! Stopped threads cost time, though. While a thread is stopped at the list, each post looks at the nodes of all
 //! threads, and waiters are not called in the order that was chosen. A waiter that is stopped when it is called costs
@@ -312,7 +312,7 @@ impl<M: Machine> Semaphore<'_, M> {
         List { head: &self.queue.head, tail: &self.queue.tail }
     }
 
-    /// Shows all nodes of the list. Only at the list.
+    /// Passes all nodes of the list to `show`. Only at the list.
     fn each(self, mut show: impl FnMut(Handle)) {
         let mut here = Handle::from_word(self.queue.head.load(Relaxed));
         while let Some(handle) = here {

@@ -1,6 +1,6 @@
 //! # Waiting for a permit
 //!
-//! What a thread does that finds no permit: it polls a little, announces itself, sleeps, and takes a permit or leaves.
+//! What a thread that finds no permit does: it polls a little, announces itself, sleeps, and takes a permit or leaves.
 //! [`queue`](super::queue) has the state, the list and the invariants.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -87,8 +87,8 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// Announces that the calling thread waits, with a node that is in no list. If it does not wait, returns why not,
-    /// and has given the node back.
+    /// Announces that the calling thread waits, with a node that is in no list. If it does not wait, gives the node
+    /// back, and returns how the wait ended.
     fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         prepare(node, self.address(), front);
@@ -187,7 +187,7 @@ impl<M: Machine> Semaphore<'_, M> {
         }
     }
 
-    /// The calling thread has a permit. If it was called and has not noticed, that call was for another permit.
+    /// The calling thread has a permit. If it was called and has not noticed that, the call was for another permit.
     fn served(self, me: Handle) -> Ended {
         M::trace(Event::SemAcquire);
         if self.quit(me) == state::CALLED {

@@ -33,26 +33,13 @@ pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
     type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;
 
-    fn new_queue() -> Self::Queue {
-        <Cohort<G, L, P> as RawLock<Loom>>::new_queue()
-    }
-    fn try_lock(word: &Word, queue: &Self::Queue) -> bool {
-        <Cohort<G, L, P> as RawLock<Loom>>::try_lock(word, queue)
-    }
-    fn lock(word: &Word, queue: &Self::Queue) {
+    flashlock_locks::same_as!(Loom, Cohort<G, L, P>: new_queue try_lock unlock is_locked destroy);
+
+    unsafe fn lock(word: &Word, queue: &Self::Queue) {
         let _ = Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, None);
     }
-    fn lock_until(word: &Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, Some(until))
-    }
-    fn unlock(word: &Word, queue: &Self::Queue) {
-        <Cohort<G, L, P> as RawLock<Loom>>::unlock(word, queue);
-    }
-    fn is_locked(word: &Word, queue: &Self::Queue) -> bool {
-        <Cohort<G, L, P> as RawLock<Loom>>::is_locked(word, queue)
-    }
-    fn destroy(word: &Word, queue: &Self::Queue) {
-        <Cohort<G, L, P> as RawLock<Loom>>::destroy(word, queue);
     }
 }
 

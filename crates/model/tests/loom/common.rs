@@ -86,7 +86,7 @@ pub(crate) fn claim(sleepers: &[Handle]) {
 
 /// Puts claimed sleepers into the lock's queue, as a broadcast does; the first waits like the others from then on.
 pub(crate) fn adopt_claimed<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
-    L::adopt(&mutex.word, &mutex.queue, Chain::new(sleepers[0], sleepers[sleepers.len() - 1]));
+    mutex.adopt(Chain::new(sleepers[0], sleepers[sleepers.len() - 1]));
     let first = sleepers[0].node::<Loom>();
     let _ = first.state.compare_exchange(claimed(first), state::PARKED, Release, Relaxed);
 }
@@ -100,7 +100,7 @@ pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
 /// What the thread does whose node was adopted.
 pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
     until_notified(me.node::<Loom>());
-    L::lock_adopted(&mutex.word, &mutex.queue, me);
+    mutex.lock_adopted(me);
     mutex.visit();
     mutex.unlock();
 }

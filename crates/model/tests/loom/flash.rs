@@ -44,7 +44,7 @@ fn comes<L: Flashes>(mutex: &Arc<Mutex<L>>) -> thread::JoinHandle<()> {
 
 /// A section of one who has been counted as a sleeper.
 fn slept<L: Flashes>(mutex: &Mutex<L>) {
-    L::lock_adopted(&mutex.word, &mutex.queue, Loom::take_node());
+    mutex.lock_adopted(Loom::take_node());
     mutex.visit();
     mutex.unlock();
 }

@@ -51,7 +51,7 @@ pub(crate) fn pushed_as_the_stack_is_popped() {
         })
     };
     mutex.unlock();
-    <LifoCr<Park> as flashlock_locks::parts::raw::RawLock<Loom>>::lock_adopted(&mutex.word, &mutex.queue, asleep[0]);
+    mutex.lock_adopted(asleep[0]);
     mutex.unlock();
     all_done(&mutex, [pusher]);
 }

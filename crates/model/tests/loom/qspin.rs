@@ -55,7 +55,7 @@ impl<L: OneWord> Front<L> {
         for behind in &nodes[1..] {
             behind.node::<Loom>().state.store(state::PARKED, Relaxed);
         }
-        L::adopt(&mutex.word, &mutex.queue, Chain::new(head, nodes[nodes.len() - 1]));
+        mutex.adopt(Chain::new(head, nodes[nodes.len() - 1]));
         assert_eq!(node(head).state.load(Relaxed), state::HEAD);
         let ring = sleepers(secondary);
         if let (Some(first), Some(last)) = (ring.first(), ring.last()) {
@@ -287,7 +287,7 @@ fn forked<L: OneWord>(alone: bool, generations: u32) {
     mutex.lock();
     let lost = sleepers(if alone { &[] } else { &[0, 0] });
     if let (Some(first), Some(last)) = (lost.first(), lost.last()) {
-        L::adopt(&mutex.word, &mutex.queue, Chain::new(*first, *last));
+        mutex.adopt(Chain::new(*first, *last));
     }
     mutex.word.fetch_or(pending_mark::<Loom>().expect("the first"), Relaxed);
     (0..generations).for_each(|_| world().fork());

@@ -37,8 +37,11 @@ impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning, and a counter in it.
     fn begin(state: &Self::State) {
         state.count_distributed::<W>(None);
-        assert!(Self::read(state, Reader::Newcomer, None).is_ok());
-        Self::unlock(state);
+        // SAFETY: a model's state, which no other thread uses yet.
+        unsafe {
+            assert!(Self::read(state, Reader::Newcomer, None).is_ok());
+            Self::unlock(state);
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn moved_from_outside<L: Lock>() {
         let mutex = mutex.clone();
         thread::spawn(move || mutex.section())
     };
-    L::adopt(&mutex.word, &mutex.queue, Chain::new(asleep[0], asleep[1]));
+    mutex.adopt(Chain::new(asleep[0], asleep[1]));
     for thread in threads.into_iter().chain([user]) {
         thread.join().expect("no panic");
     }
@@ -311,7 +311,8 @@ fn a_forked_child_forgets_the_dead_head() {
 fn forked_with_arrivals() {
     let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
     mutex.lock();
-    assert!(<Mcs<Park> as RawLock<Loom>>::try_lock(&mutex.word, &mutex.queue.inner));
+    // SAFETY: the caller's promise.
+    assert!(unsafe { <Mcs<Park> as RawLock<Loom>>::try_lock(&mutex.word, &mutex.queue.inner) });
     mutex.queue.epoch.store(Loom::epoch(), Relaxed);
     mutex.word.fetch_or(SLEEPS | IMPATIENT | (ARRIVAL * Tunables::DEFAULT.spinners), Relaxed);
     world().fork();

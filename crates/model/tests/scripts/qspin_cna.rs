@@ -57,7 +57,8 @@ impl Script {
             node.state.store(claimed(node), Relaxed);
             self.nodes.borrow_mut().push(me);
             if numa < 100 {
-                <Lock as RawLock<Shuttle>>::adopt(&self.mutex.word, &(), Chain::new(me, me));
+                // SAFETY: the caller's promise.
+                unsafe { <Lock as RawLock<Shuttle>>::adopt(&self.mutex.word, &(), Chain::new(me, me)) };
                 let _ = node.state.compare_exchange(claimed(node), state::PARKED, Relaxed, Relaxed);
             } else {
                 node.state.store(state::PARKED, Relaxed);
@@ -327,7 +328,7 @@ fn culling_while_busy() {
     });
 }
 
-/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is aside, each one looks.
+/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is culled, each one looks.
 #[test]
 fn shuffle_reduction() {
     // Practically never.

@@ -101,7 +101,7 @@ impl<L: Scripted> Script<L> {
         let first = chain[0].node::<Shuttle>();
         first.state.store(claimed(first), Relaxed);
         let chain = Chain::new(chain[0], chain[chain.len() - 1]);
-        L::adopt(&self.mutex.word, self.queue(), chain);
+        self.mutex.adopt(chain);
         // The first waits like the others, and may give up.
         let _ = first.state.compare_exchange(claimed(first), state::PARKED, Relaxed, Relaxed);
     }
@@ -167,7 +167,7 @@ impl<L: Scripted> Script<L> {
         assert_eq!(self.mutex.is_locked(), somebody, "work conservation: {} waited", waiting.len());
         let Waiter { id, handle, .. } = **served.first()?;
         self.waiters.borrow_mut().retain(|other| other.id != id);
-        L::lock_adopted(&self.mutex.word, self.queue(), handle);
+        self.mutex.lock_adopted(handle);
         self.mutex.visit();
         self.forget_given_back();
         Some(id)
@@ -235,9 +235,9 @@ impl<S: Succession> Script<CullingLock<S, Park>> {
         ids
     }
 
-    /// Those set aside, first to last.
-    pub(crate) fn aside(&self) -> Vec<Id> {
-        let Some(last) = self.queue().holder().aside else { return Vec::new() };
+    /// Those culled, first to last.
+    pub(crate) fn secondary(&self) -> Vec<Id> {
+        let Some(last) = self.queue().holder().secondary else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Handle, Machine, Memory, TimedOut, Waiting as _, Word as _};
+use flashlock_locks::machine::{Deadline, Machine, Memory, TimedOut, Waiting as _, Word as _};
 use flashlock_locks::mutex::flash::state::{
     GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
@@ -263,19 +263,17 @@ impl<const B: u8> MutantFlash<B> {
 impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     type Queue = FlashQueue<Model<C>>;
 
-    fn new_queue() -> Self::Queue {
-        <Flash as RawLock<Model<C>>>::new_queue()
+    flashlock_locks::same_as!(Model<C>, Flash: new_queue try_lock lock lock_adopted);
+
+    unsafe fn lock_until(
+        word: &<Model<C> as Memory>::Word,
+        queue: &Self::Queue,
+        until: Deadline,
+    ) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::lock_until(word, queue, until) }
     }
-    fn try_lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) -> bool {
-        <Flash as RawLock<Model<C>>>::try_lock(word, queue)
-    }
-    fn lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
-        <Flash as RawLock<Model<C>>>::lock(word, queue);
-    }
-    fn lock_until(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Flash as RawLock<Model<C>>>::lock_until(word, queue, until)
-    }
-    fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);
         let mut slept = false;
         let called = loop {
@@ -306,15 +304,13 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
             Model::<C>::wake(calls, 1);
         }
     }
-    fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
         word.load(Acquire) != 0
     }
-    fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
+    unsafe fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
         World::<C>::get().set_mark(ADOPTS);
-        <Flash as RawLock<Model<C>>>::adopt(word, queue, chain);
+        // SAFETY: the caller's promise.
+        unsafe { <Flash as RawLock<Model<C>>>::adopt(word, queue, chain) };
         World::<C>::get().set_mark(0);
-    }
-    fn lock_adopted(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, me: Handle) {
-        <Flash as RawLock<Model<C>>>::lock_adopted(word, queue, me);
     }
 }

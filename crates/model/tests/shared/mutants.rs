@@ -19,16 +19,20 @@ pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);
 /// What a mutant of `Futex` does otherwise.
 pub(crate) trait FutexBug: 'static {
     fn unlock<M: Machine>(word: &M::Word) {
-        <Futex as RawLock<M>>::unlock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Futex as RawLock<M>>::unlock(word, &()) };
     }
     fn lock_slow<M: Machine>(word: &M::Word) {
-        <Futex as RawLock<M>>::lock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Futex as RawLock<M>>::lock(word, &()) };
     }
     fn adopt<M: Machine>(word: &M::Word, chain: Chain) {
-        <Futex as RawLock<M>>::adopt(word, &(), chain);
+        // SAFETY: the caller's promise.
+        unsafe { <Futex as RawLock<M>>::adopt(word, &(), chain) };
     }
     fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
-        <Futex as RawLock<M>>::lock_adopted(word, &(), me);
+        // SAFETY: the caller's promise.
+        unsafe { <Futex as RawLock<M>>::lock_adopted(word, &(), me) };
     }
 }
 
@@ -65,28 +69,28 @@ impl FutexBug for SleepsForAWhile {
 impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Futex: lock_until);
+
     fn new_queue() {}
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
-    fn lock(word: &M::Word, queue: &()) {
-        if !<Self as RawLock<M>>::try_lock(word, queue) {
+    unsafe fn lock(word: &M::Word, queue: &()) {
+        // SAFETY: the caller's promise.
+        if !unsafe { <Self as RawLock<M>>::try_lock(word, queue) } {
             B::lock_slow::<M>(word);
         }
     }
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        <Futex as RawLock<M>>::lock_until(word, &(), until)
-    }
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
     }
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != 0
     }
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
         B::adopt::<M>(word, chain);
     }
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
         B::lock_adopted::<M>(word, me);
     }
 }
@@ -95,7 +99,8 @@ impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
 pub(crate) struct MovedForgets;
 impl FutexBug for MovedForgets {
     fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
-        <Futex as RawLock<M>>::lock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Futex as RawLock<M>>::lock(word, &()) };
         M::give_node(me);
     }
 }
@@ -259,24 +264,23 @@ impl<const B: u8> MutantMcs<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Mcs<Park> as RawLock<M>>::new_queue()
-    }
-    fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
+    flashlock_locks::same_as!(M, Mcs<Park>: new_queue);
+
+    unsafe fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
-    fn lock(_: &M::Word, queue: &Self::Queue) {
+    unsafe fn lock(_: &M::Word, queue: &Self::Queue) {
         let _ = Self::acquire::<M>(queue, None);
     }
-    fn lock_until(_: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         Self::acquire(queue, Some(until))
     }
-    fn unlock(_: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(_: &M::Word, queue: &Self::Queue) {
         if queue.tail.compare_exchange(1, 0, Release, Relaxed).is_err() {
             Self::hand_over(queue);
         }
     }
-    fn is_locked(_: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.load(Relaxed) != 0
     }
 }
@@ -293,29 +297,16 @@ pub(crate) trait ShflBug: 'static {
 impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
+    flashlock_locks::same_as!(M, Sound: try_lock lock lock_until adopt lock_adopted);
+
     fn new_queue() -> Self::Queue {
         ShflQueue::new()
     }
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Sound as RawLock<M>>::try_lock(word, queue)
-    }
-    fn lock(word: &M::Word, queue: &Self::Queue) {
-        <Sound as RawLock<M>>::lock(word, queue);
-    }
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Sound as RawLock<M>>::lock_until(word, queue, until)
-    }
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         B::unlock(word, queue);
     }
-    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
         word.load(Relaxed) != 0
-    }
-    fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        <Sound as RawLock<M>>::adopt(word, queue, chain);
-    }
-    fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        <Sound as RawLock<M>>::lock_adopted(word, queue, me);
     }
 }
 
@@ -324,6 +315,7 @@ pub(crate) struct ForgetsTheMoved;
 impl ShflBug for ForgetsTheMoved {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         word.swap(1, Relaxed);
-        <Sound as RawLock<M>>::unlock(word, queue);
+        // SAFETY: the caller's promise.
+        unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_locks::mutex::spin::Polite;
 use flashlock_locks::parts::raw::RawLock;
 
@@ -12,10 +12,12 @@ const CLAIMED: u32 = 1 << 30;
 
 pub(crate) trait PoliteBug: 'static {
     fn lock<M: Machine>(word: &M::Word) {
-        <Polite as RawLock<M>>::lock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::lock(word, &()) };
     }
     fn unlock<M: Machine>(word: &M::Word) {
-        <Polite as RawLock<M>>::unlock(word, &());
+        // SAFETY: the caller's promise.
+        unsafe { <Polite as RawLock<M>>::unlock(word, &()) };
     }
 }
 
@@ -24,21 +26,14 @@ pub(crate) struct MutantPolite<B>(PhantomData<B>);
 impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Polite: try_lock lock_until is_locked);
+
     fn new_queue() {}
-    fn try_lock(word: &M::Word, _: &()) -> bool {
-        <Polite as RawLock<M>>::try_lock(word, &())
-    }
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         B::lock::<M>(word);
     }
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        <Polite as RawLock<M>>::lock_until(word, &(), until)
-    }
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
-    }
-    fn is_locked(word: &M::Word, _: &()) -> bool {
-        <Polite as RawLock<M>>::is_locked(word, &())
     }
 }
 

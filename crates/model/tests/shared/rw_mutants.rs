@@ -6,7 +6,7 @@ use flashlock_locks::machine::{Deadline, Machine, Word as _};
 use flashlock_locks::parts::wait::Park;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::shfl::{BARS, READER, SLEEPER, ShflRwState, WRITER};
-use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
+use flashlock_locks::rw::{CstRw, RawRwLock, Refusal, ShflRw, Writer};
 
 /// `ShflRw<Park>`, with its functions taken from [`RwBug`].
 pub(crate) struct MutantRw<B>(std::marker::PhantomData<B>);
@@ -16,47 +16,32 @@ type Sound = ShflRw<Park>;
 /// What a mutant of `ShflRw` does otherwise.
 pub(crate) trait RwBug: 'static {
     fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
-        Sound::enter(state)
+        // SAFETY: a model's state, see `harness::Mutex`.
+        unsafe { Sound::enter(state) }
     }
     fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        Sound::write(state, how, until)
+        // SAFETY: a model's state, see `harness::Mutex`.
+        unsafe { Sound::write(state, how, until) }
     }
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
-        Sound::unlock(state);
+        // SAFETY: a model's state, see `harness::Mutex`.
+        unsafe { Sound::unlock(state) };
     }
 }
 
 impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     type State = ShflRwState<M>;
 
-    const MOST_READERS: u32 = <Sound as RawRwLock<M>>::MOST_READERS;
+    flashlock_locks::same_rw_as!(M, Sound: new_state read try_read try_write is_written is_held);
 
-    fn new_state() -> ShflRwState<M> {
-        Sound::new_state()
-    }
-    fn enter(state: &ShflRwState<M>) -> bool {
+    unsafe fn enter(state: &ShflRwState<M>) -> bool {
         B::enter(state)
     }
-    fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        Sound::read(state, how, until)
-    }
-    fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
-        Sound::try_read(state, how)
-    }
-    fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         B::write(state, how, until)
     }
-    fn try_write(state: &ShflRwState<M>) -> bool {
-        Sound::try_write(state)
-    }
-    fn unlock(state: &ShflRwState<M>) {
+    unsafe fn unlock(state: &ShflRwState<M>) {
         B::unlock(state);
-    }
-    fn is_written(state: &ShflRwState<M>) -> bool {
-        Sound::is_written(state)
-    }
-    fn is_held(state: &ShflRwState<M>) -> bool {
-        Sound::is_held(state)
     }
 }
 
@@ -68,41 +53,16 @@ type Apart = CstRw<Park>;
 impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
-    const MOST_READERS: u32 = <Apart as RawRwLock<M>>::MOST_READERS;
+    flashlock_locks::same_rw_as!(M, Apart: new_state enter read try_read write try_write is_written is_held destroy);
 
-    fn new_state() -> CstRwState<M> {
-        Apart::new_state()
-    }
-    fn enter(state: &CstRwState<M>) -> bool {
-        Apart::enter(state)
-    }
-    fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        Apart::read(state, how, until)
-    }
-    fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
-        Apart::try_read(state, how)
-    }
-    fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        Apart::write(state, how, until)
-    }
-    fn try_write(state: &CstRwState<M>) -> bool {
-        Apart::try_write(state)
-    }
-    fn unlock(state: &CstRwState<M>) {
-        let writes = Apart::is_written(state);
-        Apart::unlock(state);
+    unsafe fn unlock(state: &CstRwState<M>) {
+        // SAFETY: the caller's promise.
+        let writes = unsafe { Apart::is_written(state) };
+        // SAFETY: the caller's promise.
+        unsafe { Apart::unlock(state) };
         if !writes {
             state.heat.store(0, Relaxed);
         }
-    }
-    fn is_written(state: &CstRwState<M>) -> bool {
-        Apart::is_written(state)
-    }
-    fn is_held(state: &CstRwState<M>) -> bool {
-        Apart::is_held(state)
-    }
-    fn destroy(state: &CstRwState<M>) {
-        <Apart as RawRwLock<M>>::destroy(state);
     }
 }
 
@@ -140,7 +100,12 @@ impl RwBug for LeavesSilently {
 pub(crate) struct ForgetsReaders;
 impl RwBug for ForgetsReaders {
     fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        if state.count.fetch_or(WRITER, AcqRel) & WRITER == 0 { Ok(()) } else { Sound::write(state, how, until) }
+        if state.count.fetch_or(WRITER, AcqRel) & WRITER == 0 {
+            Ok(())
+        } else {
+            // SAFETY: a model's state, see `harness::Mutex`.
+            unsafe { Sound::write(state, how, until) }
+        }
     }
 }
 
@@ -149,7 +114,8 @@ pub(crate) struct WakesNobody;
 impl RwBug for WakesNobody {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         state.count.fetch_and(!SLEEPER, Relaxed);
-        Sound::unlock(state);
+        // SAFETY: a model's state, see `harness::Mutex`.
+        unsafe { Sound::unlock(state) };
     }
 }
 
@@ -157,7 +123,8 @@ impl RwBug for WakesNobody {
 pub(crate) struct LooksBack;
 impl RwBug for LooksBack {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
-        Sound::unlock(state);
+        // SAFETY: a model's state, see `harness::Mutex`.
+        unsafe { Sound::unlock(state) };
         let _ = state.count.load(Relaxed);
     }
 }

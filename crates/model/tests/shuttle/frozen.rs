@@ -208,7 +208,8 @@ struct RousesNobody;
 impl ShflBug for RousesNobody {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         queue.head.fetch_and(!ROUSE, Relaxed);
-        <Shfl<Park> as RawLock<M>>::unlock(word, queue);
+        // SAFETY: the caller's promise.
+        unsafe { <Shfl<Park> as RawLock<M>>::unlock(word, queue) };
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
+use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::mutex::queue::clh::ClhQueue;
 use flashlock_locks::mutex::queue::{Clh, Mcs};
 use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
@@ -130,16 +130,17 @@ const LOSES_A_NODE: u8 = 2;
 impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Mcs<Park> as RawLock<M>>::new_queue()
-    }
+    flashlock_locks::same_as!(M, Mcs<Park>: new_queue lock lock_until is_locked);
 
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
         match B {
-            TRIES_BY_A_LOOK if <Mcs<Park> as RawLock<M>>::is_locked(word, queue) => return false,
-            TRIES_BY_A_LOOK => <Mcs<Park> as RawLock<M>>::lock(word, queue),
+            // SAFETY: the caller's promise.
+            TRIES_BY_A_LOOK if unsafe { <Mcs<Park> as RawLock<M>>::is_locked(word, queue) } => return false,
+            // SAFETY: the caller's promise.
+            TRIES_BY_A_LOOK => unsafe { <Mcs<Park> as RawLock<M>>::lock(word, queue) },
             _ => {
-                let taken = <Mcs<Park> as RawLock<M>>::try_lock(word, queue);
+                // SAFETY: the caller's promise.
+                let taken = unsafe { <Mcs<Park> as RawLock<M>>::try_lock(word, queue) };
                 if B == LOSES_A_NODE && !taken {
                     M::take_node().node::<M>().prepare(state::WAITING);
                 }
@@ -149,26 +150,15 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
         true
     }
 
-    fn lock(word: &M::Word, queue: &Self::Queue) {
-        <Mcs<Park> as RawLock<M>>::lock(word, queue);
-    }
-
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Mcs<Park> as RawLock<M>>::lock_until(word, queue, until)
-    }
-
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let kept = queue.holder().node;
         let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
         let alone = kept.map_or(HELD, |node| node.word());
         while B == AWAITS_LINKS && queue.tail.load(Relaxed) != alone && link.load(Relaxed) == 0 {
             M::relax(1);
         }
-        <Mcs<Park> as RawLock<M>>::unlock(word, queue);
-    }
-
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Mcs<Park> as RawLock<M>>::is_locked(word, queue)
+        // SAFETY: the caller's promise.
+        unsafe { <Mcs<Park> as RawLock<M>>::unlock(word, queue) };
     }
 }
 
@@ -178,29 +168,7 @@ struct KeepsNodes;
 impl<M: Machine> RawLock<M> for KeepsNodes {
     type Queue = ClhQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Clh<Park> as RawLock<M>>::new_queue()
-    }
-
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Clh<Park> as RawLock<M>>::try_lock(word, queue)
-    }
-
-    fn lock(word: &M::Word, queue: &Self::Queue) {
-        <Clh<Park> as RawLock<M>>::lock(word, queue);
-    }
-
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        <Clh<Park> as RawLock<M>>::lock_until(word, queue, until)
-    }
-
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
-        <Clh<Park> as RawLock<M>>::unlock(word, queue);
-    }
-
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        <Clh<Park> as RawLock<M>>::is_locked(word, queue)
-    }
+    flashlock_locks::same_as!(M, Clh<Park>: new_queue try_lock lock lock_until unlock is_locked);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const NAMES_WIDTH: u32 = 230;
 /// The minimum distance between two names.
 const NAME_HEIGHT: i32 = 16;
 /// The distance between two points of a cell in pixels, if there is enough room.
-const STEP: f64 = 5.0;
+const STEP: f64 = 2.5;
 
 /// One group.
 pub(super) struct Panel<'a> {
@@ -120,12 +120,12 @@ impl<'a> Panel<'a> {
     }
 
     /// A linear axis if the best figures of all cells are of one order of magnitude. Otherwise a logarithmic axis; also
-    /// if lower values are better and some lock needs several times as much as another.
+    /// if lower values are better and one figure is an order of magnitude above another.
     fn figures_axis(&self) -> Option<Axis> {
         /// The maximum ratio of the cells' best figures on a linear axis.
         const ORDERS: f64 = 20.0;
         /// The maximum ratio of all figures on a linear axis, if lower values are better.
-        const TOWERS: f64 = 5.0;
+        const TOWERS: f64 = 10.0;
         /// A bar is cut at so many times the greatest median, so that one run in a noisy moment does not flatten all
         /// lines.
         const OUTLIER: f64 = 1.4;
@@ -192,8 +192,10 @@ fn draw_names(area: &Area<'_>, lines: &[Line<'_>], ends: &[(i32, i32)], bottom: 
         .collect();
     let room = lines.iter().map(|line| figure(line).len()).max().unwrap_or(0) * DIGIT_WIDTH;
     let right = left + room as i32;
+    // Level up to the last of the ends, so that no two connections cross.
+    let knee = ends.iter().map(|(x, _)| x + 8).max().unwrap_or(left);
     for ((line, end), y) in lines.iter().zip(ends).zip(spread(&wanted, NAME_HEIGHT, bottom)) {
-        let path = vec![(end.0 + 5, end.1), (left - 4, y)];
+        let path = vec![(end.0 + 5, end.1), (knee, end.1), (left - 4, y)];
         area.draw(&PathElement::new(path, line.look.colour.mix(0.5)))?;
         let style = text(13, FontStyle::Normal).color(&INK).pos(Pos::new(HPos::Right, VPos::Center));
         area.draw(&Text::new(figure(line), (right, y), style))?;

@@ -35,6 +35,9 @@ const MARGIN: i32 = 20;
 /// The height of a line of the headline, and the number of letters in it.
 const HEADLINE_HEIGHT: u32 = 28;
 const HEADLINE_LETTERS: u16 = 72;
+/// The height of a line of a panel's finding, and the number of letters in it.
+const VERDICT_HEIGHT: u32 = 24;
+const VERDICT_LETTERS: u16 = 84;
 /// Below the headline: what was measured.
 const TITLE_HEIGHT: u32 = 40;
 /// Where, when and how it was measured.
@@ -126,13 +129,14 @@ fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), U
         y += HEADLINE_HEIGHT as i32;
     }
     let mut parts = vec![results.title.clone()];
+    // If there is no finding, the headline is the title.
+    parts.retain(|title| *title != headline.trim_end());
     if let Some(simulated) = &results.method.simulated {
-        // So that nobody takes it for a measurement.
+        // So that nobody takes it for a measurement. Once is enough.
+        parts.iter_mut().for_each(|title| title.truncate(title.trim_end_matches(", simulated").len()));
         parts.insert(0, "SIMULATED, not measured".to_owned());
         parts.extend(what_simulated(simulated));
     }
-    // If there is no finding, the headline is the title.
-    parts.retain(|part| *part != headline.trim_end());
     head.draw(&Text::new(parts.join(" · "), (MARGIN, y + 4), text(15, FontStyle::Normal).color(&FAINT_INK)))?;
     Ok(())
 }
@@ -159,11 +163,19 @@ struct Caption {
 
 impl Caption {
     fn height(&self) -> u32 {
-        if self.verdict.is_empty() { 30 } else { 62 }
+        if self.verdict.is_empty() { 30 } else { 38 + VERDICT_HEIGHT * self.lines().lines().count() as u32 }
+    }
+
+    /// The finding in lines.
+    fn lines(&self) -> String {
+        table::paragraph(&self.verdict, VERDICT_LETTERS)
     }
 
     fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
-        area.draw(&Text::new(self.verdict.clone(), (MARGIN, 8), text(19, FontStyle::Bold)))?;
+        for (number, line) in self.lines().trim_end().lines().enumerate() {
+            let y = 8 + number as i32 * VERDICT_HEIGHT as i32;
+            area.draw(&Text::new(line.to_owned(), (MARGIN, y), text(19, FontStyle::Bold)))?;
+        }
         let style = text(15, FontStyle::Normal).color(&FAINT_INK);
         area.draw(&Text::new(shortened(&self.what), (MARGIN, self.height() as i32 - 28), style))?;
         Ok(())
@@ -343,6 +355,7 @@ mod tests {
         let mut results = results(&["1", "2", "4"]);
         let measured = draw(&results).unwrap();
         assert!(measured.contains("3 rounds in random order") && !measured.contains("SIMULATED"), "{measured}");
+        results.title += ", simulated";
         results.method.simulated = Some(Simulated { latencies: 0.75, seeds: 3, placements: 1, ..Simulated::default() });
         let simulated = draw(&results).unwrap();
         assert!(simulated.contains("SIMULATED, not measured · One &amp; only · latencies × 0.75"), "{simulated}");
@@ -354,6 +367,12 @@ mod tests {
         results.method.simulated = Some(Simulated { place, parameters, ..of });
         let told = "0 % reads · 700 ns outside · keys 5 · threads packed";
         assert!(draw(&results).unwrap().contains(told), "which experiment it was");
+    }
+
+    #[test]
+    fn a_long_finding_has_several_lines() {
+        let caption = |words: usize| Caption { verdict: "seven letters ".repeat(words), what: String::new() };
+        assert_eq!([0, 1, 6, 7, 13].map(|words| caption(words).height()), [30, 62, 62, 86, 110]);
     }
 
     #[test]

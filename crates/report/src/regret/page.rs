@@ -61,9 +61,21 @@ impl Page<'_> {
         format!("No regret: {} and what programs could embed instead", self.of)
     }
 
+    /// What the picture shows, in a sentence: the geometric mean and the minimum over all its cells.
+    fn finding(&self) -> String {
+        let judged = self.parts.iter().flat_map(|part| &part.summary.judged);
+        let shares: Vec<f64> = judged.filter_map(|judged| Some(judged.figure(self.of)?.share)).collect();
+        if shares.is_empty() {
+            return self.title();
+        }
+        let mean = (shares.iter().map(|share| share.ln()).sum::<f64>() / shares.len() as f64).exp();
+        let worst = shares.iter().copied().fold(1.0, f64::min);
+        format!("{} reaches {mean:.2} of the best lock on average, {worst:.2} at worst", self.of)
+    }
+
     /// `regret.svg`.
     pub fn picture(&self) -> Result<String, Undrawable> {
-        heat::draw(&picture(&self.parts, self.of, &self.title(), self.machine))
+        heat::draw(&picture(&self.parts, self.of, &self.finding(), self.machine))
     }
 
     /// `regret.md`.
@@ -137,12 +149,12 @@ fn rounded<S: Serializer>(number: &(impl Into<Option<f64>> + Copy), serializer: 
 
 fn markdown(page: &Page<'_>) -> String {
     let Page { parts, of, others, machine, provenance } = page;
-    let title = page.title();
+    let (title, finding) = (page.title(), page.finding());
     let mut text = format!(
         "# {title}\n\n\
          Threads take one lock again and again. The cells differ in what threads do in it and outside it, and in how \
          many they are. [The benchmark](../../tests/regret) says what is measured, and what the columns \
-         mean.\n\n![{title}](regret.svg)\n\n\
+         mean.\n\n![{finding}](regret.svg)\n\n\
          | | |\n|---|---|\n| machine | {machine} |\n| version | {} |\n| date | {} |\n| command | `{}` |\n",
         provenance.flashlock,
         provenance.date,
@@ -243,6 +255,25 @@ mod tests {
         let page = Page { parts, of: "a", others: Vec::new(), machine: "", provenance: Provenance::default() };
         let read: serde_json::Value = serde_json::from_str(&page.json().expect("written")).expect("JSON");
         assert_eq!((&read["parts"][1]["held_out"], &read["machine"]["cpus"]), (&true.into(), &0.into()));
+    }
+
+    #[test]
+    fn the_picture_says_how_near_the_best_it_comes() {
+        let judged = |share| Judged {
+            cell: cells::named("1 line, 0 µs outside, 2 threads").expect("a cell"),
+            bound_ops_per_ms: None,
+            allowed_wait_ms: 0.5,
+            figures: vec![Figure { lock: "a".into(), share, ..Figure::default() }],
+        };
+        let part = |mode, shares: &[f64]| {
+            let mut summary = Summary::of(mode, &[], &[], &[], 2);
+            summary.judged = shares.iter().map(|share| judged(*share)).collect();
+            Part { held_out: false, summary }
+        };
+        let page = |parts| Page { parts, of: "a", others: Vec::new(), machine: "", provenance: Provenance::default() };
+        let parts = vec![part(Mode::Plain, &[1.0, 1.0]), part(Mode::Hog, &[1.0, 0.8])];
+        assert_eq!(page(parts).finding(), "a reaches 0.95 of the best lock on average, 0.80 at worst");
+        assert_eq!(page(Vec::new()).finding(), page(Vec::new()).title());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Patience, Time as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::Raw;
 use flashlock_locks::parts::wait::SpinThenPark;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -140,7 +140,7 @@ fn machine(cores: u32, siblings: u32, hypervisor: bool, umwait: bool) -> Descrip
 }
 
 type Lock = Mcs<SpinThenPark>;
-type Memory = Placed<[(Word, <Lock as RawLock<Sim>>::Queue, Word); WORDS]>;
+type Memory = Placed<[(Raw<Sim, Lock>, Word); WORDS]>;
 
 impl Act {
     fn perform(self, memory: &Memory) {
@@ -148,24 +148,25 @@ impl Act {
         match self {
             Self::Compute(ns) => crate::compute(f64::from(ns)),
             Self::Section(at, ns) => {
-                let (word, queue, _) = &memory[at];
-                <Lock as RawLock<Sim>>::lock(word, queue);
+                let (lock, _) = &memory[at];
+                lock.lock();
                 crate::compute(f64::from(ns));
-                <Lock as RawLock<Sim>>::unlock(word, queue);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
             }
-            Self::Park(at, us) => _ = Sim::park(&memory[at].2, memory[at].2.peek(), Some(soon(us))),
-            Self::Unpark(at) => _ = Sim::wake(&raw const memory[at].2, 1),
+            Self::Park(at, us) => _ = Sim::park(&memory[at].1, memory[at].1.peek(), Some(soon(us))),
+            Self::Unpark(at) => _ = Sim::wake(&raw const memory[at].1, 1),
             Self::Await(at, us, rests) => {
-                let (word, before) = (&memory[at].2, memory[at].2.peek());
+                let (word, before) = (&memory[at].1, memory[at].1.peek());
                 let wait = if rests { Sim::rest_until } else { Sim::spin_until };
                 wait(word, Relaxed, Patience::Until(soon(us)), |seen| seen != before);
             }
             Self::Scan(us) => {
-                let before = memory.each_ref().map(|words| words.2.peek());
-                let changed = |_| (0..WORDS).any(|at| memory[at].2.load(Relaxed) != before[at]);
-                Sim::scan_until(&memory[0].0, Relaxed, Patience::Until(soon(us)), changed);
+                let before = memory.each_ref().map(|words| words.1.peek());
+                let changed = |_| (0..WORDS).any(|at| memory[at].1.load(Relaxed) != before[at]);
+                Sim::scan_until(&memory[0].1, Relaxed, Patience::Until(soon(us)), changed);
             }
-            Self::Change(at) => _ = memory[at].2.fetch_add(1, Relaxed),
+            Self::Change(at) => _ = memory[at].1.fetch_add(1, Relaxed),
             Self::Nap(ns) => crate::nap(f64::from(ns)),
             Self::Yield => {
                 if with(Kernel::offer) {
@@ -195,7 +196,7 @@ proptest! {
     ) {
         let machine = machine(cores, siblings, hypervisor, umwait);
         let mut simulation = Simulation::new(&machine, Options::default());
-        let each = || (Word::new(0), <Lock as RawLock<Sim>>::new_queue(), Word::new(0));
+        let each = || (Raw::new(), Word::new(0));
         let memory: Rc<Memory> = Rc::new(simulation.place("words", [each(), each()]));
         if let Some((from, us)) = part {
             simulation.measure(1000 * from..1000 * (from + us));

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use flashlock_locks::machine::{Deadline, TimedOut};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::{Sim, Word, compute};
 
@@ -12,29 +11,12 @@ pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
 impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
     type Queue = L::Queue;
 
-    fn new_queue() -> L::Queue {
-        L::new_queue()
-    }
+    flashlock_locks::same_as!(Sim, L: new_queue try_lock lock_until unlock is_locked);
 
-    fn try_lock(word: &Word, queue: &L::Queue) -> bool {
-        L::try_lock(word, queue)
-    }
-
-    fn lock(word: &Word, queue: &L::Queue) {
-        while !L::try_lock(word, queue) {
+    unsafe fn lock(word: &Word, queue: &L::Queue) {
+        // SAFETY: as above.
+        while !unsafe { L::try_lock(word, queue) } {
             compute(f64::from(NS));
         }
-    }
-
-    fn lock_until(word: &Word, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
-        L::lock_until(word, queue, until)
-    }
-
-    fn unlock(word: &Word, queue: &L::Queue) {
-        L::unlock(word, queue);
-    }
-
-    fn is_locked(word: &Word, queue: &L::Queue) -> bool {
-        L::is_locked(word, queue)
     }
 }

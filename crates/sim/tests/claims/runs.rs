@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo};
 use flashlock_locks::for_each_lock;
+use flashlock_locks::machine::Machine;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::machine::{Machine, Word as _};
-use flashlock_locks::parts::raw::RawLock;
-use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute, now, thread_node};
+use flashlock_locks::parts::raw::{Raw, RawLock};
+use flashlock_sim::{Description, Options, Sim, Simulation, compute, now, thread_node};
 
 /// One acquisition, with its times in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,11 +44,6 @@ fn machine(nodes: u64) -> Description {
     machine
 }
 
-struct Lock<L: RawLock<Sim>> {
-    word: Word,
-    queue: L::Queue,
-}
-
 /// A random time from half to one and a half times `ns`.
 fn about(ns: u32) -> f64 {
     f64::from(ns / 2 + Sim::random() % ns.max(1))
@@ -58,7 +53,7 @@ fn about(ns: u32) -> f64 {
 pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
     let mut simulation =
         Simulation::new(&machine(plan.nodes), Options { tunables: plan.tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", Lock::<L> { word: Word::new(0), queue: L::new_queue() }));
+    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
     let log = Rc::new(RefCell::new(Vec::new()));
     for (thread, &come) in (0..).zip(&plan.come) {
         let (lock, log, plan) = (Rc::clone(&lock), Rc::clone(&log), plan.clone());
@@ -69,12 +64,13 @@ pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
                     break;
                 }
                 let asked = now();
-                L::lock(&lock.word, &lock.queue);
+                lock.lock();
                 let (begin, node) = (now(), thread_node());
                 compute(about(plan.inside));
                 let end = now();
                 log.borrow_mut().push(Had { thread, node, asked, begin, end });
-                L::unlock(&lock.word, &lock.queue);
+                // SAFETY: this thread holds it.
+                unsafe { lock.unlock() };
                 compute(about(plan.outside));
             }
         });

@@ -50,7 +50,7 @@ enum Context<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A section that is called with this pointer.
+    /// A section whose function is called with this pointer.
     ///
     /// # Safety
     /// Any thread may make that call, once, until [`exec`] returns. The function does not unwind.
@@ -58,7 +58,7 @@ impl<'a> Section<'a> {
         Self { function, context: Context::Pointer(context) }
     }
 
-    /// A section that is called with a pointer to a copy of these bytes. The copy is copied back.
+    /// A section whose function is called with a pointer to a copy of these bytes. The copy is copied back.
     ///
     /// # Safety
     /// As for [`new`](Section::new). The function keeps no pointer to the bytes.
@@ -84,8 +84,8 @@ impl<'a> Section<'a> {
 unsafe fn nothing(_: *mut ()) {}
 
 /// Runs a section under the lock; no other section of that lock runs meanwhile. A servicing thread runs it. The calling
-/// thread does if the lock is ordinary, or if it is itself a servicing thread of the lock's server. Do not call this in
-/// a section of the same lock.
+/// thread runs it itself if the lock is ordinary, or if the thread is a servicing thread of the lock's server. Do not
+/// call this in a section of the same lock.
 ///
 /// # Safety
 /// The lock is valid until every call of this has returned.
@@ -112,8 +112,8 @@ pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut 
     }
 }
 
-/// Runs `act`, which may sleep. `act` calls the function that it gets before it sleeps, so that a worker in a section
-/// notifies its manager.
+/// Runs `act`, which may sleep. Before it sleeps, `act` calls the function that is passed to it. So a worker in a
+/// section notifies its manager.
 pub fn blocking<M: Machine, R: Roster<M>, T>(roster: &R, act: impl FnOnce(&mut dyn FnMut()) -> T) -> T {
     let mut slept = false;
     let result = act(&mut || {
@@ -218,7 +218,7 @@ pub unsafe fn release<M: Machine, R: Roster<M>>(lock: &Lock<M>, roster: &R) {
 /// releases the lock. Waiters elsewhere are notified.
 ///
 /// # Safety
-/// The caller holds the lock. The server is open. It is not closed before the lock is assigned elsewhere, or else the
+/// The caller holds the lock. The server is open. It stays open until the lock is assigned elsewhere, or else the
 /// lock's next client finds it closed.
 pub unsafe fn assign<M: Machine, R: Roster<M>>(lock: &Lock<M>, server: u32, roster: &R) {
     lock.give_to(server, roster);

@@ -57,8 +57,8 @@
 //! The share is the paper's (section 2.2): the time to acquire, run and release, divided by the time of the threads. It
 //! is sampled. What a server gains follows from four numbers: the time of a hand-off of the ordinary lock, the time of
 //! a request to a server, and how long sections take with their cache lines at hand and without. So long sections count
-//! against a server, and many lines for it. `flashlock calibrate --delegation` measures the thresholds of a machine;
-//! "never" is an answer.
+//! against a server, and many cache lines count for it. `flashlock calibrate --delegation` measures the thresholds of a
+//! machine. The result may be "never".
 //!
 //! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
 //! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt. The
@@ -71,16 +71,16 @@
 //! - **(a)** Algorithm 1, lines 14 and 15: `code` is cleared, then the lock is released through the slot, which may
 //!   hold the next request by then. Here the lock is released first, through a saved pointer. A request that another
 //!   thread may meet meanwhile is marked as busy: otherwise it would be run twice.
-//! - **(b)** Lines 11 to 13: another thread may have run the request before the lock was taken; then null is called.
-//!   Here only the thread with the turn takes locks, and it looks at no slot whose request is still being run.
-//! - **(c)** Lines 20 to 24: a thread that suspends stays counted as free. In the end no thread is added, and all wait.
-//!   Here there is no count. Free threads are those on the list in `turn`. An election takes one of these, or asks for
-//!   a new one.
+//! - **(b)** Lines 11 to 13: another thread may have run the request before the lock was taken; then a null pointer is
+//!   called. Here only the thread with the turn takes locks, and it looks at no slot whose request is still being run.
+//! - **(c)** Lines 20 to 24: a thread that suspends still counts as free. In the end no thread is added, and all
+//!   wait. Here there is no count. Free threads are those on the list in `turn`. An election takes one of these, or
+//!   asks for a new one.
 //! - **(d)** Line 6: `is_alive` is set once a scan, so that a long scan looks stuck. Here `at` changes with each
 //!   section.
 //! - **(e)** Algorithm 3, `elect`: to lower and raise a thread's priority moves it to the *end* of the FIFO queue. Here
-//!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling the elected thread is woken, and the
-//!   others have no turn.
+//!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling, the elected thread is woken, and the
+//!   others do not have the turn.
 //!
 //! ## State, and which thread writes it
 //! ```text

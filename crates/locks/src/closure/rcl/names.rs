@@ -3,9 +3,9 @@
 //! Each client of a server takes a small number when it joins, and gives it back when it leaves.
 //!
 //! **Problem.** A server looks at the lines of all its clients. So their numbers must be small, and become small again
-//! when clients leave. **Idea.** Long-lived adaptive renaming, as in the paper's reference to Brodsky, Ellen & Woelfel
-//! (DISC 2006), of the simplest kind: a newcomer takes the least number that is free, in a map of bits. The server
-//! looks at the bits, 32 numbers a word, and at the lines of those that are set.
+//! when clients leave. **Idea.** Long-lived adaptive renaming of the simplest kind (the paper refers to Brodsky, Ellen
+//! & Woelfel, DISC 2006): a newcomer takes the least number that is free, in a map of bits. The server looks at the
+//! bits, 32 numbers a word, and at the lines of those that are set.
 //!
 //! ```text
 //!   live[0] 0b…0111   live[1] 0b…0001   live[2] 0   live[3] 0          range = 2 words, version 17

@@ -163,7 +163,8 @@ impl<'m, M: Machine> Server<'m, M> {
         self.slots[client as usize].inline()
     }
 
-    /// There may be something to do: wakes the server if it sleeps. The caller has executed a light fence before.
+    /// Wakes the server if it sleeps, because there may be something to do. The caller has executed a light fence
+    /// before.
     #[inline(always)]
     pub(super) fn ring(&self) {
         if self.head.front.sleep.load(Relaxed) == ASLEEP {
@@ -298,7 +299,7 @@ impl<'m, M: Machine> Server<'m, M> {
         mine
     }
 
-    /// A request that was marked as busy was answered: the client's next one may be looked at.
+    /// Clears the mark of a request that was busy and has been answered: the client's next request may be looked at.
     #[cold]
     fn unmark(&self, client: u32) {
         self.busy[(client / EACH) as usize].fetch_and(!(1 << (client % EACH)), Release);
@@ -319,7 +320,8 @@ impl<'m, M: Machine> Server<'m, M> {
         taken
     }
 
-    /// Nothing was found: waits by policy `W` until there may be something to do, or the server is to be closed.
+    /// After a scan that found nothing: waits by policy `W` until there may be something to do, or the server is to be
+    /// closed.
     fn idle<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, note: &mut impl FnMut(&Pass)) {
         let sleep = &self.head.front.sleep;
         if W::SPINS {

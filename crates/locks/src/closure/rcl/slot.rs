@@ -107,7 +107,7 @@ impl<M: Machine> Slot<M> {
     }
 
     /// RUN | GRANT -> EMPTY | MOVED, by the thread that has acted on the request. After the store the client may have
-    /// left, and another one may use the line. Then the wake-up is superfluous, which every sleeper tolerates.
+    /// left, and another one may use the line. Then the wake-up is superfluous; every sleeper tolerates that.
     #[inline(always)]
     pub(super) fn answer(&self, what: u32) {
         self.code.store(what, Release);

@@ -22,8 +22,9 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Only the manager takes workers off the list, and there is one manager. So a worker that is named in the word
-//!    stays first until the manager takes it: an exchange that succeeds has not been overtaken.
+//! 1. Only the manager takes workers off the list, and there is one manager. So a worker on the list stays there until
+//!    the manager takes it, and its `next` stays as it is. Others may come before it. If the manager's exchange
+//!    succeeds, the worker that it has seen first still is. (When the server is closed, all are woken.)
 //! 2. While no worker has the turn, the list is empty.
 //! 3. `at` is odd while the worker is inside a section. Then the worker changes no lock of the server, except the lock
 //!    that it holds.
@@ -64,8 +65,8 @@ const fn given(turn: u32, to: Option<u32>) -> u32 {
 pub struct Worker<M: Machine> {
     /// Odd: inside a section. It changes with each section that begins or ends.
     pub(super) at: M::Word,
-    /// The same, for the worker's own thread, which then need not read `at`: that would keep loom from trying what
-    /// others see there.
+    /// The same, for the worker's own thread, which then need not read `at`. If it read `at`, loom would not try all
+    /// that other threads may see there.
     steps: M::Word,
     /// The number of the client whose request it runs.
     pub(super) slot: M::Word,

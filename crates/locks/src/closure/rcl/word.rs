@@ -50,8 +50,8 @@ const fn of(server: u32, state: u32) -> u32 {
 pub struct Lock<M: Machine> {
     /// See the [module](self).
     pub word: M::Word,
-    /// The server that the lock belongs to. Only the holder reads and writes it. (The holder could read the word. But a
-    /// thread that reads a word before it writes it keeps loom from trying what others see there.)
+    /// The server that the lock belongs to. Only the holder reads and writes it. (The holder could read the word. But
+    /// if a thread reads a word before it writes it, loom does not try all that other threads may see there.)
     owner: M::Word,
 }
 

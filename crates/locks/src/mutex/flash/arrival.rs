@@ -1,8 +1,8 @@
 //! # Polling, and offering one's CPU
 //!
-//! How arrivals and the head poll, and how they offer their CPU to others. A thread that finds the lock free takes it,
-//! but looks a second time first. If the thread that has released the lock takes it again at once, the lock is hot, and
-//! should stay on that CPU.
+//! How arrivals and the head poll, and how they offer their CPU to others. A thread that finds the lock free looks a
+//! second time before it takes it. If the thread that has released the lock takes it again at once, the lock is hot,
+//! and should stay on that CPU.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,11 +16,11 @@ use crate::mutex::flash::state::{GRANT, HANDOFF, Lock, after_extra_head, after_h
 /// In which role a thread waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A thread that is not counted.
+    /// Neither the head nor a counted sleeper.
     Arrival,
     /// The head.
     Head {
-        /// Whether it was woken on the word. Then others that sleep there rely on the next release.
+        /// Whether it was woken from its sleep on the word. If so, others that sleep there rely on the next release.
         is_dirty: bool,
         /// Whether the place of the head is its own.
         place: Place,
@@ -55,7 +55,7 @@ pub(super) enum Place {
     Extra,
 }
 
-/// How one kind of wait ended.
+/// How one stage of a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Polled {
     /// The caller has the lock.
@@ -163,8 +163,8 @@ impl<M: Machine> Lock<'_, M> {
         Err(self.see())
     }
 
-    /// Leaves a free lock to others for a moment. An error is what was seen last, if another thread has had the lock
-    /// meanwhile.
+    /// Leaves a free lock to others for a moment. If another thread has had the lock meanwhile, the error is what was
+    /// seen last.
     fn look_again(&self, poll: &Poll, now: u32) -> Result<(), Seen> {
         if let Some(cost) = self.is_to_be_watched() {
             return self.watch(now, cost, poll.second);

@@ -24,7 +24,7 @@ pub const SPIN_BETWEEN: u32 = 4;
 pub const SPIN_OVERDUE: u32 = 2;
 /// A waiter that sees this many acquisitions in one poll considers the lock hot.
 pub const HOT: u32 = 2;
-/// After this many of them a poll ends: enough others circulate.
+/// A poll ends after this many acquisitions: enough others circulate.
 pub const TOO_HOT: u32 = 48;
 /// The first nap of a head that contends for a hot lock.
 pub const NAP: u32 = 50;
@@ -34,7 +34,7 @@ pub const LONGEST_NAP: u32 = 400;
 pub const LONGEST_PAUSE: u32 = 64;
 /// The longest pause before the second look, in steps.
 pub const LONGEST_SECOND: u32 = 16;
-/// Once in this many acquisitions the holder looks how long the head has waited.
+/// Once in this many acquisitions, the holder checks how long the head has waited.
 pub const LOOK_EVERY: u32 = 64;
 /// The longest time (steps) for which a free lock is left to its last holder.
 pub const LONGEST_STAY: u32 = 2040;
@@ -44,9 +44,9 @@ pub const TIME_EVERY: u32 = 16;
 pub const TIME_FIRST: u32 = 4;
 /// Once in this many looks at a free lock, a waiter watches how soon the lock is taken again.
 pub const WATCH_EVERY: u32 = 16;
-/// The same, at the rarest, if watching did not pay.
+/// The upper limit of that number, which doubles each time that watching did not pay.
 pub const WATCH_SELDOM: u32 = 1024;
-/// The least time before a sleeper first looks by itself.
+/// The shortest time before a sleeper first looks by itself.
 const SLEEPER_LOOKS: u32 = 16_000;
 /// That time as a multiple of the time until it is the sleeper's turn, if each head is handed the lock when it is
 /// overdue.
@@ -60,13 +60,13 @@ const PATIENCE: core::ops::RangeInclusive<u32> = 100..=1_000;
 /// How long an arrival offers its CPU to others before it sleeps.
 ///
 /// If it slept, and the lock became free at once, the lock would stand still for as long as a sleep costs. The longer
-/// the wait is already, the longer are the sections of this lock, and the less that matters.
+/// the thread has waited already, the longer the sections of this lock are, and the less that loss matters.
 pub fn patience<M: Machine>() -> u32 {
     (M::sleep_cost() * WORTH).clamp(*PATIENCE.start(), *PATIENCE.end())
 }
 
-/// How long one of this many sleepers sleeps before it first looks by itself. Each next look comes after twice the
-/// time.
+/// How long one of this many sleepers sleeps before it first looks by itself. Each later look comes after twice the
+/// time of the one before.
 ///
 /// A sleeper that wakes up by itself loses its place among the sleepers. So its first look must come after its turn,
 /// unless the head does not run.

@@ -16,7 +16,7 @@ use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
     /// on.
-    pub(super) fn stand_first(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
+    pub(super) fn contend_as_head(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;
@@ -54,7 +54,7 @@ impl<M: Machine> Lock<'_, M> {
                     return Ok(());
                 }
             }
-            // Sections are longer than that: the offer was in vain, and the next one would be.
+            // Sections are longer than that: the offer was in vain, and another one as long would be in vain, too.
             patience = M::sleep_cost();
             match self.sleep_on_word(until) {
                 Some(Unparked::Woken | Unparked::Changed) => role = Role::Head { is_dirty: true, place },
@@ -79,8 +79,8 @@ impl<M: Machine> Lock<'_, M> {
 
     /// (held, head awake) -> (3, SLEEPS), and sleeps. `None` if it did not sleep, because the lock is free or granted.
     ///
-    /// First the word, then `SLEEPS`. A release that is to grant the lock first takes `SLEEPS` back, then writes 2. So
-    /// a head that is about to sleep finds one of them changed.
+    /// The head writes the word first, then `SLEEPS`. A release that is to grant the lock takes `SLEEPS` back first,
+    /// then writes 2. So a head that is about to sleep sees that one of them has changed.
     fn sleep_on_word(&self, until: Option<Deadline>) -> Option<Unparked> {
         let seen = self.word.load(Relaxed);
         if seen == FREE || (seen != AWAITED && self.word.compare_exchange(seen, AWAITED, Relaxed, Relaxed).is_err()) {
@@ -113,7 +113,7 @@ impl<M: Machine> Lock<'_, M> {
             if self.take_granted(role) {
                 return Ok(());
             }
-            // It has taken a wake-up. Others that sleep on the word rely on a 2 there.
+            // This head has used up a wake-up. Others that sleep on the word rely on a 2 there.
             if role.is_dirty() && self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed) == Err(FREE) {
                 if self.take(role) {
                     return Ok(());

@@ -2,12 +2,12 @@
 //!
 //! The default mutex: any running thread may take the free lock, one waiter contends for it, and the others sleep.
 //!
-//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line
-//! travels although the last holder would have come back. And waiting threads take CPUs from working ones. **Idea.**
-//! Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to others. It sleeps
-//! only when a sleep is cheap compared to the wait so far. One of the threads that wait for long is the *head*, and
-//! contends; all others sleep. **Source.** This project. Competitive succession, spin-then-park and the standby thread:
-//! Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line moves
+//! to another CPU although the last holder is about to take the lock again. And waiting threads take CPUs from working
+//! ones. **Idea.** Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to
+//! others. It sleeps only when a sleep is cheap compared to the wait so far. One of the threads that wait for long is
+//! the *head*, and contends; all others sleep. **Source.** This project. Competitive succession, spin-then-park and the
+//! standby thread: Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
 //! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
@@ -19,8 +19,8 @@
 //!    kernel's order. So no queue nodes are needed.
 //! 2. The head passes its place on after its section, not before it.
 //! 3. A head that contends for a hot lock naps.
-//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks twice:
-//!    what a sleep costs, what a transfer of the line costs, and what it costs to move this lock.
+//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks a second
+//!    time: what a sleep costs, what a transfer of the line costs, and what it costs to move this lock.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -36,7 +36,7 @@
 //! | `word` | 0: free. 1: held. 2: held, and a thread may sleep on the word. 3: the same, written by the head before it sleeps there |
 //! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
 //! | `state` | what is known of the waiters: see [`state`] |
-//! | `calls` | how often a sleeper was called, above eight bits that say for how long the lock [stays](stay); on it they sleep |
+//! | `calls` | how often a sleeper was called; below that, eight bits that say for how long the lock [stays](stay). Sleepers sleep on this word |
 //!
 //! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the
 //! head, which sleeps only while it finds 3, looks again.
@@ -53,8 +53,8 @@
 //!
 //! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a
 //! waiter that finds the word free looks again after a moment. It takes the lock only if no thread has had it in
-//! between. If moving the data of the sections takes longer than the last holder stays away, the moment is as long as
-//! that time: see [`stay`].
+//! between. If moving the data of the sections takes longer than the last holder stays away, that moment is long enough
+//! for the last holder to come back: see [`stay`].
 //!
 //! ## The bound
 //! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
@@ -64,16 +64,17 @@
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
-//! want it. A head that sleeps is woken by each release. The first one after T finds it overdue at the latest: it asks,
-//! and the next release hands the lock over. If sections are longer than 2 T, the first release does so itself. When
-//! the head releases the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, each T brings
-//! another call, so that sleepers wait for CPUs side by side, not one after another. A called sleeper does not sleep
-//! again, unless a broadcast has moved it here. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
-//! measures it here.
+//! want it. A head that sleeps is woken by each release. So the first release after T, at the latest, lets the head
+//! find that it is overdue: the head asks, and the next release hands the lock over. If sections are longer than 2 T,
+//! the first release hands the lock over itself. When the head releases the lock, it calls the sleeper that has slept
+//! longest. If that one has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time,
+//! not one after another. A called sleeper does not sleep again, unless a broadcast has moved it here. The claim
+//! `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
-//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
+//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap after which none is counted clears it. (It may be
+//!    the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
 //!    extra head has none: it takes no place along, and passes none on.
 //! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
@@ -87,8 +88,9 @@
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
-//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there, and
-//!    writes it only if it reads a lock whose head does not wait for a release.
+//! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
+//!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
+//!    and whose head does not wait for a release.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -106,13 +108,13 @@
 //! ## What it reaches
 //! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
 //! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
-//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784), over 35 that were held out 0.997. It has 0.86 of a physical bound
-//! that does not count that data have to move. It is more than 5 % behind the best in three combinations: one with 256
-//! threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than there is, some waits of
-//! that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again, behind all others; now they
-//! do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On 2 CPUs of an AMD EPYC the
-//! longest wait in them was 0.88 times that bound. The build before had 1.53 times in the same runs, and 1.02 times the
-//! throughput.
+//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784). Over 35 combinations that were held out it has 0.997. It reaches 0.86
+//! of a physical bound that leaves out the cost of moving data. It is more than 5 % behind the best in three
+//! combinations: one with 256 threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than
+//! there was, some waits of that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again,
+//! behind all others; now they do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On
+//! 2 CPUs of an AMD EPYC the longest wait in them was 0.88 times that bound. In the same runs, the longest wait of the
+//! build before was 1.53 times that bound, and its throughput 1.02 times as high.
 //!
 //! ## What each mechanism is worth
 //! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds
@@ -241,7 +243,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
         let taken = try_take::<M>(word, queue)
             || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
         if taken {
@@ -251,7 +253,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &FlashQueue<M>) {
+    unsafe fn lock(word: &M::Word, queue: &FlashQueue<M>) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word, queue) {
             Self::lock_contended::<M>(word, queue);
@@ -259,7 +261,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if !try_take::<M>(word, queue) {
             Self::lock_slow(&Lock { word, queue }, Some(until))?;
         }
@@ -268,7 +270,7 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
+    unsafe fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
         // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
         // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
@@ -281,7 +283,7 @@ impl<M: Machine> RawLock<M> for Flash {
         }
     }
 
-    fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &FlashQueue<M>) -> bool {
         word.load(Relaxed) != FREE
     }
 
@@ -292,7 +294,7 @@ impl<M: Machine> RawLock<M> for Flash {
     /// asleep have no timer, so they could not notice a head that does not run. The woken one also takes the place of
     /// the head if that is free: a call that came before they were moved has woken none of them. So if there was no
     /// head, two are woken. A single waiter need not be moved.
-    fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
+    unsafe fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
         let waiters = chain.count::<M>();
@@ -312,7 +314,7 @@ impl<M: Machine> RawLock<M> for Flash {
         M::wake(calls, if had_head { 1 } else { 2 });
     }
 
-    fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         M::give_node(me);
         // Without a deadline it cannot time out.

@@ -1,4 +1,7 @@
 //! # The release of a lock that threads wait for
+//!
+//! A release frees the word, or hands the lock to a head that has asked for it. If the holder was the head, its release
+//! also calls a sleeper to be the next head.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -67,8 +70,8 @@ impl<M: Machine> Lock<'_, M> {
         if seen & SLEEPS != 0 && !self.take_sleeps_back(seen) {
             return false;
         }
-        // A thread that is about to sleep waits for a 3, or writes it again. Relaxed: the holder's own, except for such
-        // marks.
+        // A thread that is about to sleep does so only while the word is 3, and otherwise writes the 3 again. Relaxed:
+        // the word is the holder's own, except for such marks.
         if seen & SLEEPS != 0 || self.word.load(Relaxed) >= SLEEPERS {
             *slept = true;
             self.word.store(SLEEPERS, Relaxed);
@@ -89,14 +92,15 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Whether a sleeping head has waited for twice the bound. (The release calls the kernel for the head anyway, so it
-    /// may as well look at the clock.) If sections are shorter than the bound, the head has been awake since, and has
-    /// asked by itself. That is cheaper than to hand the lock to a thread that must first wake up.
+    /// may as well look at the clock.) If sections are shorter than the bound, a release has woken the head since it
+    /// became overdue, and the head has asked by itself. That is cheaper than handing the lock to a thread that must
+    /// first wake up.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }
 
-    /// Looked at now and then for a head that does not sleep, and by each release for a sleeper that was called:
-    /// whether it has waited beyond the bound, and may need this CPU.
+    /// Whether the head, or a sleeper that was called to be the head, has waited beyond the bound, and may need this
+    /// CPU. A head that does not sleep is looked at now and then, a called sleeper at each release.
     fn head_waits_long(&self) -> bool {
         let (seen, state) = (self.queue.turn.load(Relaxed), self.state());
         let looks = turn::is_multiple(seen, LOOK_EVERY) || state & TRANSIT != 0;

@@ -3,19 +3,20 @@
 //! Sleepers sleep on `calls`, in the kernel's order, which is the order of their arrival. A release that ends the
 //! section of a head calls one of them to be the next head.
 //!
-//! **If the called sleeper gets no CPU**, which takes long where many threads want one, releases call another after
-//! each `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it
-//! contends like the head, and passes no place on. Otherwise it would sleep again, behind all others. The same happens
-//! to a called sleeper if a thread that was about to sleep has taken the place.
+//! **If the called sleeper gets no CPU** for long, because many threads want one, releases call another after each
+//! `bound=`. The first of them that runs takes the place of the head. Each other becomes an *extra* head: it contends
+//! like the head, and passes no place on. Otherwise it would sleep again, behind all others. A called sleeper also
+//! becomes an extra head if a thread that was about to sleep has taken the place.
 //!
 //! Extra heads contend in no order, so there should be few. A sleeper becomes one if it was woken, not merely about to
-//! sleep, and there was a call since it fell asleep. Calls wake sleepers, and else only a broadcast, once, and signals.
+//! sleep, and there was a call since it fell asleep. Apart from calls, only a broadcast (once) and signals wake
+//! sleepers.
 //!
-//! **If the head does not run**, no release calls a sleeper, and no thread notices it. So each sleeper wakes up by
-//! itself, later than its turn should have come, and each next time after twice as long. It looks whether there was a
-//! call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
-//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, until what it reads is a lock whose
-//! head does not wait for a release. Then it becomes a second head.
+//! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
+//! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
+//! there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
+//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, unless what it reads is a lock whose
+//! head does not wait for a release. In that case it becomes a second head.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
@@ -29,7 +30,7 @@ use crate::mutex::flash::arrival::{Place, Role};
 use crate::mutex::flash::evidence::first_look;
 use crate::mutex::flash::head::is_late;
 use crate::mutex::flash::state::{
-    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, has_sleepers, is_full, is_idle, without_sleeper,
+    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for, without_sleeper,
 };
 use crate::mutex::flash::stay::is_same_call;
 use crate::mutex::spin::Futex;
@@ -51,7 +52,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
                     self.note_first();
-                    return self.stand_first(Place::Own, until);
+                    return self.contend_as_head(Place::Own, until);
                 }
                 continue;
             }
@@ -93,7 +94,7 @@ impl<M: Machine> Lock<'_, M> {
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
             if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
-                return self.stand_first(place, until);
+                return self.contend_as_head(place, until);
             }
             if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
@@ -108,14 +109,14 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
         match self.take_place(false, false) {
-            Some(place) => self.stand_first(place, None),
+            Some(place) => self.contend_as_head(place, None),
             None => self.sleep(calls, None),
         }
     }
 
     /// Takes the place of the head, if it is free, or if there was no call and the head does not wait for a release. A
-    /// sleeper that was called, but finds the place taken, becomes an extra head: it would sleep again behind all
-    /// others. Returns which place it has; then it is no longer counted.
+    /// sleeper that was called, but finds the place taken, becomes an extra head: otherwise it would sleep again,
+    /// behind all others. Returns which place it has; then it is no longer counted.
     fn take_place(&self, uncalled: bool, called: bool) -> Option<Place> {
         loop {
             let seen = self.state();
@@ -135,13 +136,13 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a
-    /// release. Reads only, and only memory that was there a moment ago.
+    /// release. Reads only, and only memory that was there a moment ago. That memory may serve for something else by
+    /// now, so all of it must be what this thread's lock would hold.
     fn seems_idle(&self, calls: u32) -> bool {
-        let state = self.state();
-        state & HEAD != 0
-            && has_sleepers(state)
+        let (word, state) = (self.word.load(Relaxed), self.state());
+        is_waited_for(word, state, Self::my_epoch())
             && is_same_call(self.queue.calls.load(Relaxed), calls)
-            && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
+            && (state & (TRANSIT | GRANT) != 0 || is_idle(word, state))
     }
 
     /// A sleeper whose deadline has passed is no longer counted. If it is called at this moment, it passes the call on.

@@ -13,7 +13,7 @@
 //! Above these are eight bits of the process's [epoch](crate::machine::Memory::epoch), and 17 bits that count the
 //! sleepers.
 //!
-//! By the epoch, a forked child knows that these waiters are its parent's. The first thread that waits or wakes there
+//! The epoch tells a forked child that these waiters are its parent's. The first thread that waits or wakes there
 //! forgets them ([`Lock::settle`]). If an ancestor 256 generations ago had the same epoch, what it left looks like the
 //! state of a head that does not run, and is treated like that.
 
@@ -23,7 +23,7 @@ use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
 use crate::mutex::flash::arrival::Role;
 use crate::mutex::flash::stay::CALL;
-use crate::mutex::flash::{FREE, FlashQueue, HELD, SLEEPERS};
+use crate::mutex::flash::{AWAITED, FREE, FlashQueue, HELD, SLEEPERS};
 
 /// There is a head, or the place is being passed on.
 pub const HEAD: u32 = 1;
@@ -65,13 +65,13 @@ pub fn is_full(state: u32, more: u32) -> bool {
     count(state) + more > COUNT / SLEEPER
 }
 
-/// One sleeper less. (In a child that a signal handler forked, a thread that slept then is not counted.)
+/// One sleeper less. (In a child that a signal handler forked, a thread that slept at that time is not counted.)
 pub fn without_sleeper(state: u32) -> u32 {
     if has_sleepers(state) { state - SLEEPER } else { state }
 }
 
 /// The state after the head has acquired the lock. If others sleep, it keeps the place, and its release passes it on.
-/// If none does, a place that another head has passed on can be taken by no thread, and is given up.
+/// If none sleeps, no thread can take a place that another head has passed on, so that place is given up.
 pub fn after_head(state: u32) -> u32 {
     let left = state & !(HANDOFF | GRANT);
     if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
@@ -82,7 +82,7 @@ pub fn after_extra_head(state: u32) -> u32 {
     state & !(HANDOFF | GRANT)
 }
 
-/// The state after a sleeper has left. The last one takes away the place that the holder was to pass on.
+/// The state after a sleeper has left. The last one also removes the place that the holder was to pass on.
 pub fn after_sleeper(state: u32) -> u32 {
     let left = without_sleeper(state);
     if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) }
@@ -94,9 +94,15 @@ pub fn after_resigning(state: u32) -> u32 {
     if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
+/// Whether these are the word and the state of a lock with sleepers, in the process of that epoch. Few other contents
+/// of memory look like that.
+pub fn is_waited_for(word: u32, state: u32, epoch: u32) -> bool {
+    word <= AWAITED && state & EPOCH == epoch && state & HEAD != 0 && has_sleepers(state)
+}
+
 /// Whether no release will call a sleeper, as far as `word` and `state` show: the head does not run, or there is none.
 pub fn is_idle(word: u32, state: u32) -> bool {
-    let is_waited_for = word >= SLEEPERS;
+    let is_slept_on = word >= SLEEPERS;
     if state & HEAD == 0 {
         true
     } else if state & (TRANSIT | GRANT) != 0 {
@@ -104,13 +110,13 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     } else if state & PASS != 0 {
         word == FREE
     } else {
-        state & SLEEPS == 0 || !is_waited_for
+        state & SLEEPS == 0 || !is_slept_on
     }
 }
 
-/// `turn`: how often the lock was acquired, in the upper half, which may overflow; and when a head last got it, or the
-/// release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the head when
-/// there was none.
+/// `turn`. The upper half is how often the lock was acquired, and may overflow. The lower half is when a head last got
+/// the lock, or when the release last looked for one. Written by the holder, by plain stores, and by a thread that
+/// becomes the head when there was none.
 pub mod turn {
     use core::sync::atomic::Ordering::Relaxed;
 
@@ -163,7 +169,7 @@ pub(super) struct Lock<'a, M: Machine> {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    fn my_epoch() -> u32 {
+    pub(super) fn my_epoch() -> u32 {
         M::epoch() << EPOCH_AT & EPOCH
     }
 
@@ -175,7 +181,8 @@ impl<M: Machine> Lock<'_, M> {
             if seen == 0 || seen & EPOCH == mine {
                 return;
             }
-            // No other thread can have it. But since the exchange, a thread of this process may sleep on the word.
+            // No other thread can have the lock. But since the exchange, a thread of this process may sleep on the
+            // word.
             if self.queue.state.compare_exchange(seen, mine, Relaxed, Relaxed).is_ok()
                 && seen & GRANT != 0
                 && self.word.hand_back(FREE, HELD, Relaxed)
@@ -249,7 +256,7 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire as above.
         let taken = self.queue.state.compare_exchange(seen, seen & !GRANT, Acquire, Relaxed).is_ok();
         if taken {
-            self.note_time(); // The next grant may stay for as long.
+            self.note_time(); // The next grant has as much time until it is stale.
         }
         taken
     }
@@ -333,6 +340,17 @@ mod tests {
         assert_eq!(after_sleeper(others), TIMED, "the release calls no thread");
         assert_eq!(after_sleeper(others + SLEEPER), others);
         assert_eq!(after_sleeper(HEAD | SLEEPER), HEAD);
+    }
+
+    /// What a program may keep where a lock was: zeros, small numbers, one value everywhere, pointers.
+    #[test]
+    fn other_contents_of_memory_are_not_taken_for_a_lock() {
+        let (epoch, lock) = (1 << EPOCH_AT, 1 << EPOCH_AT | HEAD | SLEEPER);
+        assert!((FREE..=AWAITED).all(|word| is_waited_for(word, lock, epoch)));
+        assert!(!is_waited_for(HELD, lock, 2 << EPOCH_AT), "another process's");
+        assert!((0..SLEEPER).all(|small| !is_waited_for(0, small, epoch)));
+        assert!((0..=u32::MAX).step_by(0xFFFF).all(|every| !is_waited_for(every, every, epoch)));
+        assert!(!is_waited_for(0x5567_89A1, lock, epoch) && !is_waited_for(HELD, lock & !HEAD, epoch));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //!   sections others complete meanwhile.
 //!
 //! If a section of others takes less time than a move, all waiters ([`Lock::stay`]) look again after that time before
-//! they take a free lock. Each waiter that has waited for it in vain shortens it.
+//! they take a free lock. Each waiter that has waited for that time in vain shortens it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -64,7 +64,7 @@ impl<M: Machine> Lock<'_, M> {
         M::random() % every == 1
     }
 
-    /// The caller has just taken the lock; it began to at `since`.
+    /// The caller has just taken the lock; it began to take it at `since`.
     pub(super) fn begin_timing(&self, since: u32) {
         if M::local(Local::Timed) != self.tag() {
             M::set_local(Local::Timed, self.tag());

@@ -233,7 +233,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
 
     /// 0 -> HELD
     #[inline]
-    fn try_lock(_: &M::Word, queue: &LifoQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &LifoQueue<M>) -> bool {
         let taken = queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
         if taken {
             M::trace(Event::Acquire);
@@ -242,7 +242,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &LifoQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &LifoQueue<M>) {
         M::trace(Event::Acquire);
         if queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
@@ -251,7 +251,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &LifoQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &LifoQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             Self::lock_slow(queue, Some(until))?;
         }
@@ -261,20 +261,20 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &LifoQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &LifoQueue<M>) {
         match queue.top.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(_) => queue.release(),
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &LifoQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &LifoQueue<M>) -> bool {
         queue.top.load(Relaxed) != FREE
     }
 
     /// The chain goes on top. If the lock was free, the chain's first waiter owns it now. The last access is the CAS
     /// that pushes that waiter, or its grant. (It stays CLAIMED until then: invariant 2 of `parts/adoption`.)
-    fn adopt(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
+    unsafe fn adopt(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
         let (first, last) = (chain.first(), chain.last());
         chain.park_followers::<M>(|_| ());
         loop {
@@ -295,7 +295,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         }
     }
 
-    fn lock_adopted(_: &M::Word, queue: &LifoQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(_: &M::Word, queue: &LifoQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());

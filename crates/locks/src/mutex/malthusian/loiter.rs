@@ -14,9 +14,9 @@
 //! appendix A.1.
 //!
 //! **Departures.**
-//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time, for
-//!    one spin budget, in the way of a waiter that contends for the holder's word: each polling thread occupies a CPU
-//!    that the holder may need.
+//! 1. Where CPUs are short ([`Waiting::crowded`](crate::machine::Waiting::crowded)), one arrival polls at a time. It
+//!    polls for one spin budget, like a waiter that contends with the holder for its word. The reason is that each
+//!    polling thread occupies a CPU that the holder may need.
 //! 2. The paper delays the wake-up of the standby thread, to see whether another thread takes the lock meanwhile. Here
 //!    the memory of the lock may be freed after the release, so the releaser cannot look again. Instead the word counts
 //!    the polling arrivals. While there are any, a release leaves the standby thread asleep, because one of them is the
@@ -72,8 +72,8 @@
 //! MCSCR's operations, with a working set of 9 threads; MCSCR's is 5 ([fidelity](../fidelity.md)). With `spinners=4`
 //! all 32 threads circulate, and it completes half. Where threads do nothing outside, and sections are shorter than 1
 //! µs, eight polling arrivals disturb the holder more than one. On two sockets of 18 cores, `kvmap` with 4 or 18
-//! threads then completes 0.8 of the operations that it completes with a single arrival that polls as where CPUs are
-//! short; that is 1.3 to 1.4 of MCSCR's operations.
+//! threads then completes 0.8 of the operations that it completes when a single arrival polls, as where CPUs are short.
+//! That is 1.3 to 1.4 of MCSCR's operations.
 //!
 //! ## On several NUMA nodes
 //! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
@@ -93,7 +93,8 @@
 //! 1. The thread that changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
 //! 2. SLEEPS, IMPATIENT and GRANTED refer to the holder of the inner lock, of which there is one.
 //! 3. GRANTED is set only by a compare-and-swap of a word that is IMPATIENT. IMPATIENT is cleared only by a
-//!    compare-and-swap of the standby thread, or by that one. So a grant finds a standby thread that has not left.
+//!    compare-and-swap of the standby thread, or by the one that sets GRANTED. So a grant finds a standby thread that
+//!    has not left.
 //! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, except for the wake of an
 //!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
@@ -163,7 +164,8 @@ pub struct LoiterQueue<M: Machine, Q> {
     pub inner: Q,
 }
 
-/// The state of one lock: its word and its queue.
+/// The state of one lock: its word and its queue. Made only by the functions of `RawLock` below, whose callers keep its
+/// contract. So the contract holds for the inner lock, too: its state is `inner`, and it does not use the word.
 struct Lock<'a, M: Machine, I: Inner<M>> {
     word: &'a M::Word,
     queue: &'a LoiterQueue<M, I::Queue>,
@@ -173,7 +175,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     /// To be called before the slow paths. In a forked child only the holder is left.
     fn settle(&self) {
         settle::<M>(&self.queue.epoch, || {
-            I::forget(&self.queue.inner);
+            // SAFETY: no other thread is left, and `inner` is this lock's own (see `Lock`).
+            unsafe { I::forget(&self.queue.inner) };
             self.word.fetch_and(HELD, Relaxed);
         });
     }
@@ -257,7 +260,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             let mut taken = false;
             M::spin_until(self.word, Relaxed, patience, |seen| {
                 if seen & GRANTED == 0 && seen & COUNT != 0 {
-                    return W::PARKS; // A waiter that sleeps is woken, or looks again.
+                    return W::PARKS; // A waiter that sleeps is woken; one that cannot sleep looks again.
                 }
                 taken = self.try_take(seen);
                 taken
@@ -303,7 +306,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn lock_slow<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let stamp = M::stamp();
         self.settle();
-        // The inner lock counts acquisitions, those that find it held as contended, and its own time-outs.
+        // The inner lock counts acquisitions and its own time-outs. It counts an acquisition as contended if it finds
+        // the lock held.
         if self.arrive() {
             M::trace(Event::Acquire);
             M::trace(Event::Contended);
@@ -311,7 +315,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             self.enter(until)?;
             if let Err(timed_out) = self.stand_by::<W>(until) {
                 M::trace(Event::TimedOut);
-                I::unlock(self.word, &self.queue.inner);
+                // SAFETY: `enter` has acquired it for this thread (see `Lock`).
+                unsafe { I::unlock(self.word, &self.queue.inner) };
                 return Err(timed_out);
             }
         }
@@ -321,15 +326,18 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
 
     fn enter(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let inner = &self.queue.inner;
-        if I::try_lock(self.word, inner) {
-            M::trace(Event::Contended);
-            return Ok(());
-        }
-        match until {
-            Some(deadline) => I::lock_until(self.word, inner, deadline),
-            None => {
-                I::lock(self.word, inner);
-                Ok(())
+        // SAFETY: see `Lock`.
+        unsafe {
+            if I::try_lock(self.word, inner) {
+                M::trace(Event::Contended);
+                return Ok(());
+            }
+            match until {
+                Some(deadline) => I::lock_until(self.word, inner, deadline),
+                None => {
+                    I::lock(self.word, inner);
+                    Ok(())
+                }
             }
         }
     }
@@ -339,7 +347,8 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         self.settle();
         if self.word.load(Relaxed) & SLOW != 0 {
             self.word.fetch_and(!SLOW, Relaxed);
-            I::unlock(self.word, &self.queue.inner); // Invariant 4.
+            // SAFETY: SLOW says that the holder came from the inner lock and still holds it (invariant 4).
+            unsafe { I::unlock(self.word, &self.queue.inner) };
         }
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -389,7 +398,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
 
     /// free -> HELD, whatever flags the standby thread has set.
     #[inline]
-    fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
         let taken = try_take::<M>(word) || try_barge::<M>(word);
         if taken {
             M::trace(Event::Acquire);
@@ -398,7 +407,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
         if try_take::<M>(word) {
             M::trace(Event::Acquire);
         } else {
@@ -408,7 +417,7 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         if try_take::<M>(word) {
             M::trace(Event::Acquire);
             return Ok(());
@@ -418,14 +427,14 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
 
     /// HELD -> 0, if no other bit is set. Does nothing if the lock is free.
     #[inline]
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match word.compare_exchange(HELD, FREE, Release, Relaxed) {
             Err(seen) if seen & HELD != 0 => Lock::<M, I> { word, queue }.unlock_slow(),
             _ => {}
         }
     }
 
-    fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
         word.load(Relaxed) & HELD != 0
     }
 }

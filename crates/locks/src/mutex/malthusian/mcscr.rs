@@ -1,7 +1,7 @@
 //! # MCSCR: an MCS lock that restricts concurrency
 //!
 //! MCSCR is an MCS lock that lets only a few threads circulate, and keeps surplus waiters apart. **Use it** when many
-//! threads want the lock, their sections compete for a shared cache, and a wait now and then may be long.
+//! threads want the lock, their sections compete for a shared cache, and an occasional long wait is acceptable.
 //! **Rather not** when each wait must be short.
 //!
 //! **Problem.** Threads beyond those that keep a lock busy make the program slower: each brings its own data into the
@@ -22,7 +22,7 @@
 //! ## The two lists
 //! ```text
 //!   main queue:    next ─> [S] ──> [T] <── tail       S is surplus, as T waits too: the next release culls S, serves T
-//!   passive set:   aside ────────────────┐
+//!   passive set:   secondary ────────────┐
 //!                    ┌─> [P] ──> [Q] ──> [R] ─┐       P became passive last, R first (the eldest)
 //!                    └────────────────────────┘       prev: Q -> P, R -> Q; P is the newest, its prev means nothing
 //! ```
@@ -57,11 +57,11 @@
 //!   nothing under `wait=park`, and under `stp` it concerns the first microseconds of a wait.
 //! - Work conservation holds except for evicted waiters: the lock may be free while evicted threads, none of which
 //!   runs, wait. The first of them to run takes it.
-//! - Every waiter is served that runs when its turn comes. Even the eldest may be evicted, and is then the youngest.
+//! - Every waiter that runs when its turn comes is served. Even the eldest may be evicted, and is then the youngest.
 //!
 //! The option is for `wait=spin` where each thread cannot be sure of a CPU. With eight threads on four simulated CPUs,
 //! about ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with
-//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time only costs.
+//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time is pure cost.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling), and: `prev` of a passive node names the next newer one,
@@ -98,7 +98,7 @@ impl<S: Service> Succession for Fewest<S> {
     const SEES_LATECOMERS: bool = true;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
-        if let Some(eldest) = holder.aside
+        if let Some(eldest) = holder.secondary
             && is_eldests_turn::<M>()
         {
             take_eldest::<M>(holder, eldest);
@@ -136,9 +136,9 @@ fn is_eldests_turn<M: Machine>() -> bool {
 fn cull<M: Machine>(holder: &mut Holder, surplus: Link) {
     M::trace(Event::Cull);
     let node = surplus.to().node::<M>();
-    let Some(eldest) = holder.aside else {
+    let Some(eldest) = holder.secondary else {
         node.next.store(surplus.word(), Relaxed);
-        return holder.aside = Some(surplus.to());
+        return holder.secondary = Some(surplus.to());
     };
     let link = &eldest.node::<M>().next;
     let newest = link.load(Relaxed);
@@ -159,7 +159,7 @@ fn take_newest<M: Machine>(holder: &mut Holder, eldest: Handle) -> Handle {
             newest
         }
         _ => {
-            holder.aside = None;
+            holder.secondary = None;
             eldest
         }
     }
@@ -174,8 +174,8 @@ fn take_eldest<M: Machine>(holder: &mut Holder, eldest: Handle) {
     match Handle::from_word(node.prev.load(Relaxed)) {
         Some(newer) if !is_alone => {
             newer.node::<M>().next.store(newest, Relaxed);
-            holder.aside = Some(newer);
+            holder.secondary = Some(newer);
         }
-        _ => holder.aside = None,
+        _ => holder.secondary = None,
     }
 }

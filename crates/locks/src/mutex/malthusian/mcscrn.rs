@@ -12,8 +12,8 @@
 //! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling).
 //! 1. The two lists of culled waiters, passive and remote, are one ring. The passive waiters come first, the newest at
 //!    the front. Then come the remote waiters, in the order in which they were culled. After a change of home, the
-//!    waiters that were passive follow, the newest first. So the lock stays as small as MCSCR's. The end of a part is
-//!    searched for when home is to change.
+//!    waiters that were passive follow, the newest first. So the lock stays as small as MCSCR's. Where a part of the
+//!    ring ends is found by a search, when home is to change.
 //! 2. If no thread waits at home at all, another node becomes home at once.
 //! 3. No word says which node is home. A thread that has the lock after a wait is at home, whichever row below chose
 //!    it. So home is the node on which the holder queued, or, while the ring is empty, the node on which it runs.
@@ -21,7 +21,7 @@
 //! ## The three lists
 //! ```text
 //!   main queue:   next ─> [h1] ──> [h2] ──> [r4] <── tail        h: home, r: remote
-//!   ring:         aside ──────────────────────────────────────────────────┐
+//!   ring:         secondary ──────────────────────────────────────────────┐
 //!                   ┌─> [h5] ──> [h3] ──> │ [r1] ──> [r2] ──> [r3] ───────┤
 //!                   │   newest   eldest   │ eldest          newest        │
 //!                   └─────── passive ─────┴────────── remote ─────────────┘
@@ -113,7 +113,7 @@ struct Ring<'a, M: Machine>(&'a mut Holder, PhantomData<M>);
 
 impl<M: Machine> Ring<'_, M> {
     fn all(&self) -> Option<Piece> {
-        let last = self.0.aside?;
+        let last = self.0.secondary?;
         Some(Piece { first: Link::from_word(last.node::<M>().next.load(Relaxed))?, last })
     }
 
@@ -122,7 +122,7 @@ impl<M: Machine> Ring<'_, M> {
         if let Some(all) = all {
             all.last.node::<M>().next.store(all.first.word(), Relaxed);
         }
-        self.0.aside = all.map(|all| all.last);
+        self.0.secondary = all.map(|all| all.last);
     }
 
     /// Takes the newest passive waiter out of the ring.
@@ -168,7 +168,7 @@ impl<M: Machine> Ring<'_, M> {
     /// Takes the eldest waiter, if the trial for long-term fairness says so. If that waiter is remote, takes all
     /// waiters of its node.
     fn in_fairness(&mut self, home: Home) -> Option<Piece> {
-        let last = self.0.aside?;
+        let last = self.0.secondary?;
         if !one_in::<M>(M::tunables().eldest) {
             return None;
         }
@@ -182,7 +182,8 @@ impl<M: Machine> Ring<'_, M> {
     }
 }
 
-/// The remote waiters at the front of the main queue, up to the first at home or the last known; and that waiter.
+/// The remote waiters at the front of the main queue, and the waiter behind them: the first one at home, or, if there
+/// is none, the last one that is known.
 fn remote_ones<M: Machine>(holder: &Holder, home: Home, first: Link) -> (Option<Piece>, Link) {
     let (mut remote, mut here) = (None, first);
     while !home.has::<M>(here)
@@ -218,7 +219,7 @@ impl Succession for FewestAtHome {
             ring.set(joined::<M>(&[Some(Piece { first: here, last: here.to() }), ring.all()]));
             return second.to();
         }
-        // No waiter at home is in the main queue, which begins, and ends for now, with `here`.
+        // No waiter at home is in the main queue. For now, that queue consists of `here` alone.
         let piece = match ring.take_passive(home) {
             Some(passive) => Piece { first: Link::new(passive, passive.node::<M>().numa.load(Relaxed)), last: passive },
             None => match ring.move_home(home) {

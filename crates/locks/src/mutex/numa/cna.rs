@@ -4,26 +4,27 @@
 //! one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is one
 //! node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
 //!
-//! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from socket to socket at almost
-//! every release. Hierarchical locks avoid that with a lock for each socket, and grow with the machine. **Idea.** One
-//! queue word, as in MCS. The holder prefers waiters of its own socket. It culls the waiters of other sockets that come
-//! before them, into a **secondary queue**. The secondary queue comes back now and then, and whenever the holder finds
-//! no waiter of its own socket. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and
-//! figures 2–5 (code), §6 (optimizations).
+//! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from NUMA node to NUMA node at
+//! almost every release. Hierarchical locks avoid that with a lock for each NUMA node, and grow with the machine.
+//! **Idea.** One queue word, as in MCS. The holder prefers waiters of its own NUMA node. It culls the waiters of other
+//! NUMA nodes that come before them, into a **secondary queue**. The secondary queue comes back now and then, and
+//! whenever the holder finds no waiter of its own NUMA node. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*,
+//! EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
 //!
-//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). The holder keeps a node only while there
-//! is a secondary queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names
-//! its head. There is no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it
-//! takes 8 bytes; the paper's takes one word.
-//! 1. "My socket" is the one on which the releaser runs now, not the one on which it queued.
+//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). A holder keeps its node only if it has
+//! waited, and only such a holder has a secondary queue. The node's state names the tail of the secondary queue, where
+//! the paper's `spin` word names its head. There is no `secTail`, because the list is circular. The lock names the
+//! holder's node, or the first waiter, so it takes 8 bytes; the paper's takes one word.
+//! 1. The holder's NUMA node ("my socket" in the paper) is the one on which the releaser runs now, not the one on which
+//!    it queued.
 //! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment
 //!    stand behind it. In the paper, the holder looks among them.
 //!
-//! ## The two queues, at hand-offs (§4, figure 1; `t4:0` waits on socket 0)
+//! ## The two queues, at hand-offs (§4, figure 1; `t4:0` waits on NUMA node 0)
 //! ```text
 //! holder  main queue, first to last        secondary queue     the holder's release
 //! t1:0    t2:1 t3:1 t4:0 t5:0 t6:1         –                   finds t4; culls t2 and t3
-//! t4:0    t5:0 t6:1 t1:0                   t2:1 t3:1           t5 is next, and of its socket: nothing moves
+//! t4:0    t5:0 t6:1 t1:0                   t2:1 t3:1           t5 is next, and of its node: nothing moves
 //! t5:0    t6:1 t1:0                        t2:1 t3:1           finds t1; culls t6, which goes behind t3
 //! t1:0    t7:1                             t2:1 t3:1 t6:1      finds none: the secondary queue comes back, before t7
 //! t2:1    t3:1 t6:1 t7:1                   –
@@ -42,7 +43,7 @@
 //! ## Options (§5, §6)
 //! | `FLASHLOCK=cna:…` | default | meaning |
 //! |---|---|---|
-//! | `threshold=N` | 65536 | one hand-off in N, on average, ends the preference for the socket (the paper's THRESHOLD + 1) |
+//! | `threshold=N` | 65536 | one hand-off in N, on average, ends the preference for the NUMA node (the paper's THRESHOLD + 1) |
 //! | `countdown=0`, `1` | 0 | 0: a draw at each hand-off. 1: each thread draws a number, uniform with mean N, and counts its hand-offs down |
 //! | `reduction=N` | 1 | while the secondary queue is empty, look for a local waiter at one hand-off in N (*shuffle reduction*; the paper's THRESHOLD2 + 1 was 256) |
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
@@ -58,8 +59,8 @@
 //! them, and the hand-off orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another socket waits for `threshold=` hand-offs
-//! on average, however long they take.
+//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another NUMA node waits for `threshold=`
+//! hand-offs on average, however long they take.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -112,7 +113,7 @@ impl Succession for SameNode {
     }
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
-        if holder.aside.is_none() && !one_in::<M>(M::tunables().reduction) {
+        if holder.secondary.is_none() && !one_in::<M>(M::tunables().reduction) {
             return first.to();
         }
         if keep_lock_local::<M>()
@@ -120,7 +121,7 @@ impl Succession for SameNode {
         {
             return successor;
         }
-        match holder.aside {
+        match holder.secondary {
             Some(last) => {
                 // The whole secondary queue before the main queue.
                 let head = take_all::<M>(holder, last);
@@ -139,7 +140,7 @@ impl Succession for SameNode {
 /// Empties the secondary queue, whose last is `last`, and returns its first. The caller writes the last one's link.
 fn take_all<M: Machine>(holder: &mut Holder, last: Handle) -> Handle {
     M::trace(Event::Alteration);
-    holder.aside = None;
+    holder.secondary = None;
     Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to)
 }
 
@@ -183,7 +184,7 @@ fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
     loop {
         let current = holder.behind::<M>(before)?;
         if current.numa::<M>() == here {
-            set_aside::<M>(holder, first, before);
+            cull::<M>(holder, first, before);
             return Some(current.to());
         }
         before = current.to();
@@ -191,9 +192,9 @@ fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
 }
 
 /// Culls `first … last`, which begin the main queue: moves them to the end of the secondary queue.
-fn set_aside<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
+fn cull<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
     M::trace(Event::Alteration);
-    let head = match holder.aside {
+    let head = match holder.secondary {
         Some(end) => {
             let link = &end.node::<M>().next;
             let head = link.load(Relaxed);
@@ -203,5 +204,5 @@ fn set_aside<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
         None => first.word(),
     };
     last.node::<M>().next.store(head, Relaxed);
-    holder.aside = Some(last);
+    holder.secondary = Some(last);
 }

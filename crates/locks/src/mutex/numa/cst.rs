@@ -22,7 +22,7 @@
 //! 3. Each turn of a node ends with its eldest sleeper, if it has any. So n sleepers are served within n turns.
 //! 4. The paper's waiters sleep when another task wants their CPU. Here a thread cannot find out which tasks wait for
 //!    its CPU. So waiters poll for the spin budget, and then for 10 ms at most, as long as no waiter of the process has
-//!    lately lost its CPU.
+//!    lost its CPU lately.
 //!
 //! | | `hmcs` | `cst` |
 //! |---|---|---|
@@ -47,8 +47,8 @@
 //! ## Invariants (beside those of `cohort` and `queue::k42`)
 //! 1. The list of sleepers is read and written by the holder of the local lock only. A node in it is in no other queue.
 //!    The node's thread changes the state from PARKED to ABANDONED, and nothing else.
-//! 2. When a sleeper from the list is granted the local lock, its node stands before the main queue: either the part's
-//!    `next` names the first of that queue, or will, and the sleeper's node says MOVED; or the sleeper's node is the
+//! 2. When a sleeper from the list is granted the local lock, its node stands before the main queue. Either the part's
+//!    `next` names the first of that queue, or will, and the sleeper's node says MOVED. Or the sleeper's node is the
 //!    tail.
 //!
 //! ## Orderings (beside those of `cohort` and `queue::k42`)
@@ -126,11 +126,11 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     /// Hands the lock to the eldest sleeper. If there is none, releases it as MCS does.
     fn unlock<M: Machine>(part: &Block<M>) {
         while let Some(eldest) = Sleepers(part).take() {
-            stand_first(part, eldest);
+            push_front(part, eldest);
             if wait::grant::<M>(eldest, M::numa_node) {
                 return;
             }
-            step_back(part, eldest);
+            undo_push_front(part, eldest);
         }
         LocalMcs::<W>::unlock(part);
     }
@@ -143,7 +143,7 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
 
 /// Puts the eldest sleeper before the main queue (invariant 2). The part's `next` names the first of that queue, or
 /// will.
-fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
+fn push_front<M: Machine>(part: &Block<M>, eldest: Handle) {
     let (words, next) = (words(part), &eldest.node::<M>().next);
     while !words.has_waiters() {
         next.store(0, Relaxed);
@@ -154,8 +154,8 @@ fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
     next.store(MOVED, Relaxed); // Published by the grant.
 }
 
-/// Undoes `stand_first`, because the sleeper has given up. The waiter behind it becomes the first.
-fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
+/// Undoes `push_front`, because the sleeper has given up. The waiter behind it becomes the first.
+fn undo_push_front<M: Machine>(part: &Block<M>, eldest: Handle) {
     let words = words(part);
     if eldest.node::<M>().next.load(Relaxed) == MOVED {
         words.drop_left(eldest);

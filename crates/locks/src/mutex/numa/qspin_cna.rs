@@ -6,14 +6,14 @@
 //! outnumber CPUs.
 //!
 //! **Problem.** The kernel's lock serves waiters in the order of arrival, wherever they run. So the lock, and the data
-//! that it protects, move from socket to socket at almost every hand-off. And the lock must stay in its four bytes.
-//! **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA node, and
-//! culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue, which is
-//! handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
+//! that it protects, move from NUMA node to NUMA node at almost every hand-off. And the lock must stay in its four
+//! bytes. **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA
+//! node, and culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue,
+//! which is handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
 //! **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two queues,
 //! `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
 //! [`line`](crate::mutex::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the mailing-list
-//! thread asked for after it: Long's time limit (`stay=`), his limit of the scan once the lock is free (`scan=`),
+//! thread asked for after it: Long's time limit (`stay=`), his limit on the scan once the lock is free (`scan=`),
 //! Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own
 //! patch (`kernel/`).
 //!
@@ -59,6 +59,29 @@
 //! | `scan=N` | no limit | a head that holds the lock looks at N more waiters, and the scan before that ends as soon as the lock is free (Long: four times the number of nodes) |
 //! | `reduction=N` | 1 | while there is no secondary queue, one head in N looks, on average (*shuffle reduction*, CNA paper, §6; version 15 had 128) |
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. A waiter that a broadcast moved here is not a priority waiter |
+//!
+//! ## The bound
+//! Let a thread queue when n others want the lock or hold it. Let s be the longest section, with the hand-off that
+//! follows it (for a sleeper: until it runs). Let T be `stay=`, and let N be the number of NUMA nodes on which threads
+//! wait. Then the thread has the lock after at most **(N − 1) · (T + 2 s) + (n + 1) · s**, if
+//! - woken threads run, and no thread times out;
+//! - `urgent=0`, and `incremental=0` or `2`.
+//!
+//! The count `flush=` ends a preference sooner. If `stay=0`, T is 2^`flush` · s. With `incremental=1` the limit is
+//! **(n + 1) · (T + 3 s)**. With `urgent=1` there is no such limit for the others: priority waiters pass them.
+//!
+//! *Why.* Read the secondary queue and then the main queue as one list. It is always in the order of arrival: culling
+//! moves the first of the main queue to the end of the secondary queue, and a flush joins the two. The front goes to
+//! the first of this list, or to the first preferred waiter. The latter can pass others over only while there is a
+//! secondary queue: that is a *phase*, with one preferred node. Each head looks once whether the phase is to end. So a
+//! phase passes waiters over for at most T + 2 s. Then the first of the list has the lock, and prefers its own node.
+//!
+//! Within a phase, waiters of the preferred node are served in order. So a later arrival passes this thread only when
+//! no earlier waiter of the later one's node is left. Then no later phase, until this thread is served, prefers that
+//! node: each begins behind a waiter that came before this thread. So at most N − 1 phases let later arrivals pass. All
+//! others that are served before it were there when it came. (With `incremental=1`, a head may be of any node, so each
+//! waiter before it may begin such a phase.) This is the proof for our kernel patch (`kernel/README.md`). The claim
+//! `Bounded` of the simulator draws n and s; `the_kernels_bound_holds` also draws N, T and the kind of culling.
 //!
 //! ## What the front carries, in its node
 //! - `prev`: the last of the secondary queue, or 0.
@@ -170,10 +193,10 @@ impl Succession for NodeFirst {
         look(line, head, head, while_busy)
     }
 
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+    fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
         let last = secondary(front)?;
         let first = Link::from_word(last.node::<M>().next.load(Relaxed));
-        Some((first.unwrap_or_else(|| Link::silent(last)), last))
+        Some((first.unwrap_or_else(|| Link::without_numa(last)), last))
     }
 
     fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Link {
@@ -191,11 +214,12 @@ impl Succession for NodeFirst {
         if let Order::Found = order {
             // Not `next`: a scan may have moved that waiter.
             let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
-            carry(node, found.to().node::<M>(), found.said());
+            carry(node, found.to().node::<M>(), found.numa_hint());
             return found;
         }
         // Not earlier: this reads the line of the last waiter of the secondary queue, which is far away.
-        let Some((first, last)) = Self::elsewhere(node) else { return next }; // It carries nothing, as when it queued.
+        // Without a secondary queue it carries nothing, as when it queued.
+        let Some((first, last)) = Self::secondary_ends(node) else { return next };
         M::trace(Event::Alteration);
         last.node::<M>().next.store(next.word(), Relaxed);
         first
@@ -272,7 +296,7 @@ fn scan<M: Machine>(line: Line<'_, M>, front: Handle, from: Handle, on: fn(Line<
     Order::NotUpTo(last)
 }
 
-/// One step. Then the first waiter is to have the front, on whichever node it is, unless it waits alone and is not
+/// One step. After it, the first waiter is to have the front, whichever node it is on, unless it waits alone and is not
 /// preferred.
 fn step<M: Machine>(front: Handle) -> Order {
     match set_aside_first::<M>(front) {
@@ -313,7 +337,7 @@ fn settle<M: Machine>(front: Handle) -> Order {
 /// Whether the scan ends here: at a waiter of this node, or at one that is never culled. Relaxed: written before the
 /// link that names it.
 fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
-    link.said().map_or_else(
+    link.numa_hint().map_or_else(
         || {
             let node = link.to().node::<M>();
             node.numa.load(Relaxed) == home || node.batch.load(Relaxed) & URGENT != 0

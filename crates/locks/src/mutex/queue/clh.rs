@@ -2,8 +2,8 @@
 //!
 //! A queue lock that serves threads in the order in which they came. Its release takes the same few steps whatever the
 //! waiters do. **Use it** where you would use `mcs`, and a release must never depend on a thread that is joining.
-//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Either
-//! costs an additional atomic exchange with the node that the thread keeps.
+//! **Rather not** when most acquisitions find the lock free: each takes a node, and each release gives one back. Both
+//! cost an additional atomic exchange, of the word in which the thread keeps a spare node.
 //!
 //! **Problem.** In MCS a thread that has joined is unknown until it has linked itself to its predecessor, and a
 //! releaser may have to wait for that. **Idea.** No thread links itself. A waiter remembers which node it found at the
@@ -70,7 +70,7 @@ use crate::machine::node::state;
 use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
-use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, tell};
+use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, notify};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
@@ -201,7 +201,7 @@ impl<M: Machine> ClhQueue<M> {
         }
         let node = me.node::<M>();
         node.prev.store(previous.word(), Relaxed);
-        tell::<M>(&node.state, state::ABANDONED);
+        notify::<M>(&node.state, state::ABANDONED);
     }
 
     /// (owner = me, tail = me) -> free, or a hand-off to the successor.
@@ -215,7 +215,7 @@ impl<M: Machine> ClhQueue<M> {
         if let Some(event) = hand_off(M::numa_node, node) {
             M::trace(event);
         }
-        tell::<M>(&node.state, RELEASED);
+        notify::<M>(&node.state, RELEASED);
     }
 }
 
@@ -233,7 +233,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             RELEASED => return Before::Released,
             state::ABANDONED => match Handle::from_word(node.prev.load(Relaxed)) {
                 Some(prior) => return Before::Gone(prior),
-                None => return Before::Released, // Not reached: a leaver has a predecessor.
+                None => return Before::Released, // Not reached: a waiter that leaves has a predecessor.
             },
             _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
                 // PARKED -> WAITING: the next thread that waits on that node says again that it sleeps. If the exchange
@@ -262,7 +262,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn try_lock(_: &M::Word, queue: &ClhQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         queue.settle();
         let taken = queue.try_join::<W>(queue.tail.load(Acquire));
         if taken {
@@ -272,7 +272,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &ClhQueue<M>) {
         M::trace(Event::Acquire);
         queue.settle();
         // Without a deadline it cannot time out.
@@ -280,7 +280,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &ClhQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &ClhQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         queue.settle();
         queue.join::<W>(Some(until))?;
         M::trace(Event::Acquire);
@@ -289,20 +289,20 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
 
     /// Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if let Some(me) = Handle::from_word(queue.owner.load(Relaxed)) {
             queue.release(me);
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         !ClhQueue::<M>::is_free(queue.tail.load(Acquire))
     }
 
     /// Gives back the nodes that are left in a free lock: the one that was released last, and those of waiters that
     /// gave up behind it.
-    fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn destroy(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if !ClhQueue::<M>::is_free(queue.tail.load(Acquire)) {
             return;

@@ -35,7 +35,7 @@
 //!
 //! ## Invariants
 //! Those of the [culling queue](crate::parts::queue::culling), with no waiter culled:
-//! 1. Only the holder of A writes `front`, and the one waiter that finds HELD in `tail`.
+//! 1. Only two threads write `front`: the holder of A, and the one waiter that finds HELD in `tail`.
 //! 2. The state of a queued node is changed by its own thread (WAITING -> PARKED, -> ABANDONED) and by the holder (->
 //!    HEAD). The holder gives its own node back when it has handed the lock over.
 //! 3. After HEAD is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it wakes an

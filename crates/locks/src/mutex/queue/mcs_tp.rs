@@ -17,9 +17,10 @@
 //! 2. The holder does not publish when its section began. A waiter whose spin budget is spent sleeps, or offers its
 //!    CPU, whether the holder runs or not.
 //! 3. The last waiter is passed over like any other: then the lock is free.
-//! 4. A waiter that offers its CPU to other threads says so: it publishes a time long ago. (It has just polled, and
-//!    would pass for running at the very moment when it stops.) A waiter that has polled for a millisecond offers its
-//!    CPU again and again. So it may lose its place although no thread wanted its CPU.
+//! 4. A waiter that offers its CPU to other threads says so: it publishes a time long ago. (Otherwise its last poll, a
+//!    moment before, would make it look as if it ran at the very moment when it stops running.) A waiter that has
+//!    polled for a millisecond offers its CPU again and again. So it may lose its place although no thread wanted its
+//!    CPU.
 //!
 //! This is MCS with the option that `mcscr` has as `evict=1` (Dice, *Malthusian Locks*, §7). So `mcs` has no option of
 //! that name.

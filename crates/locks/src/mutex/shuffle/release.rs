@@ -1,8 +1,8 @@
 //! # Releasing a ShflLock that threads wait for
 //!
 //! The release while threads wait: it decides which thread is next. As a rule it frees the word, and the first thread
-//! that takes it is next. If the head's wait is overdue, the head is. See [`shfl`](super::shfl), departures 2 and 3,
-//! invariant 3, and the bound.
+//! that takes it is next. If the head's wait is overdue, the head is next. See [`shfl`](super::shfl), departures 2 and
+//! 3, invariant 3, and the bound.
 //!
 //! | the head | what a release does |
 //! |---|---|
@@ -68,7 +68,7 @@ impl<M: Machine> Lock<'_, M> {
         };
         let node = waiter.node::<M>();
         if !node.is_alive() {
-            self.queue.bury(self.queue.head.load(Relaxed));
+            self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
             self.free();
             return;
         }
@@ -116,7 +116,7 @@ impl<M: Machine> Lock<'_, M> {
         if !promises(naming(waiter)) && !promises(naming(waiter) | ASKED) {
             return false;
         }
-        // This is within the section, but only once in a bound. From here on the head sees the promise.
+        // This wake-up is within the section, but there is only one in a bound. From here on the head sees the promise.
         if sleeps && M::wake(word, u32::MAX) == 0 {
             self.queue.change_head(naming(waiter) | PROMISED, naming(waiter) | ASKED);
             return false;
@@ -188,7 +188,7 @@ fn stretched<M: Machine>(least: u32) -> u32 {
 }
 
 /// A lock that was handed over stood still for this long (µs). Half of the last value counts, too: hand-offs differ.
-pub(super) fn stood_still<M: Machine>(micros: u32) {
+pub(super) fn record_stall<M: Machine>(micros: u32) {
     M::set_recent_stall(micros.max(M::recent_stall() / 2));
 }
 

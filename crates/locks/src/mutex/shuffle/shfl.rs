@@ -27,10 +27,10 @@
 //!    woken. The head sleeps on the word, every other waiter on its own node.
 //! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser
 //!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
-//!    head that is not running cannot ask. A reservation that is not taken becomes stale, because the head may be
-//!    frozen. Then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the
-//!    lock, and the lock would stand still most of the time. So a head there waits for eight times as long as the lock
-//!    stood still lately, unless it has queued for 50 ms.
+//!    head that is not running cannot ask. The head may be frozen. So a reservation that is not taken becomes stale,
+//!    and then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the lock,
+//!    and the lock would stand still most of the time. So there a head waits for eight times as long as the lock stood
+//!    still lately, unless the head has queued for 50 ms.
 //! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
@@ -40,7 +40,7 @@
 //!    sleep, the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the
 //!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
 //!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
-//!    behind it. A waiter that wakes up, ever more seldom, and finds such a mark looks for the lock, too
+//!    behind it. Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
 //!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
 //!    program may end while threads are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
@@ -61,7 +61,9 @@
 //! let d be the time from waking a thread until it runs, plus T/16. Then the thread has the lock after at most
 //! **(n + 2) · (s + T + d) + 50 ms**, if
 //! - it does not time out, and is not evicted for not running, which takes 25 ms;
-//! - later arrivals are not put before it: with `policy=none`, or on one NUMA node; otherwise add `shuffles=` to n;
+//! - later arrivals are not put before it: with `policy=none`, or on one NUMA node. With `policy=numa` on N nodes, add
+//!   (N − 1) · `shuffles=` to n: a group takes all waiters of its node that came before this thread before it takes a
+//!   later one. So only one group of each other node takes later ones;
 //! - code that bypasses flashlock does not release the lock.
 //!
 //! *Why.* A waiter becomes head when another thread acquires the lock. While the head sleeps, each release looks at the
@@ -79,7 +81,7 @@
 //!    asleep. A head that slept there acquires with 2. (Others may, too.)
 //! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex
 //!    addresses.
-//! 4. If a thread sleeps on the word, it is 2, or a wake-up is on its way.
+//! 4. If a thread sleeps on the word, the word is 2, or a wake-up is on its way.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -228,7 +230,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn try_lock(word: &M::Word, queue: &ShflQueue<M>) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &ShflQueue<M>) -> bool {
         let taken =
             try_take::<M>(word) || (queue.head.load(Relaxed) & GRANTED != 0 && Self::try_stale(&Lock { word, queue }));
         if taken {
@@ -238,7 +240,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn lock(word: &M::Word, queue: &ShflQueue<M>) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word) {
             Self::lock_contended::<M>(word, queue);
@@ -246,7 +248,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if !try_take::<M>(word) {
             Self::lock_slow(&Lock { word, queue }, Some(until))?;
         }
@@ -255,7 +257,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
         match queue.head.load(Relaxed) & !ARRIVAL {
             0 => {
                 Lock { word, queue }.free();
@@ -264,7 +266,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         }
     }
 
-    fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &ShflQueue<M>) -> bool {
         word.load(Relaxed) != FREE
     }
 
@@ -273,7 +275,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     ///
     /// The last waiter is woken, and goes on waiting here. So one of the waiters looks for the lock itself if the head
     /// is frozen. The last waiter may have left already: then the wake-up is in vain.
-    fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+    unsafe fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
         queues(first.node());
@@ -287,7 +289,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         M::unpark(last.node::<M>());
     }
 
-    fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         let lock = Lock { word, queue };
         let turn = lock.wait_turn::<W, P>(me, None, None);

@@ -1,14 +1,14 @@
 //! # Waiting in a ShflLock's queue
 //!
 //! The wait from the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the
-//! turn, and what a waiter may do that wakes up before its turn. See [`shfl`](super::shfl), departures 4 and 5.
+//! turn, and what a waiter that wakes up before its turn may do. See [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{is_idle, rouse, stood_still};
+use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
@@ -78,14 +78,14 @@ impl<M: Machine> Lock<'_, M> {
                 }
                 return turn;
             }
-            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_in_good_hands(behind));
+            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_wake_up_assured(behind));
         }
     }
 
     /// Whether the head sleeps on the word, so that a release wakes it or learns from the kernel that it does not
     /// sleep; and whether the waiter that joined behind `behind` is linked. Relaxed: this is true now, or was true a
     /// moment ago.
-    pub(super) fn is_in_good_hands(&self, behind: Option<Handle>) -> bool {
+    pub(super) fn is_wake_up_assured(&self, behind: Option<Handle>) -> bool {
         let head = self.queue.front();
         let asleep =
             |head: Handle| head.node::<M>().is_alive() && head.node::<M>().state.load(Relaxed) == state::NAPPING;
@@ -95,7 +95,8 @@ impl<M: Machine> Lock<'_, M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: this thread has the lock. Returns whether.
+    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: then this thread has the lock. Returns
+    /// whether it has.
     pub(super) fn revoke_stale_grant(&self) -> bool {
         let head = self.queue.head.load(Acquire) & !BESIDE;
         let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
@@ -103,14 +104,15 @@ impl<M: Machine> Lock<'_, M> {
         let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
         let taken = age > stale && self.queue.change_head(head, head & !GRANTED);
         if taken {
-            stood_still::<M>(age);
+            record_stall::<M>(age);
         }
         taken
     }
 
-    /// The holder, which has won the lock out of turn, evicts the head if that does not run. The head does not run if
-    /// it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be asleep
-    /// also the kernel. No other waiter may look for the lock by itself. So the holder's release wakes another sleeper.
+    /// The holder, which has won the lock out of turn, evicts the head if the head does not run. The head does not run
+    /// if it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be
+    /// asleep also the kernel. It may be that no other waiter looks for the lock by itself. So the holder's release
+    /// wakes another sleeper.
     pub(super) fn evict_idle_head(&self, revoked: bool) {
         let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         let node = waiter.node::<M>();

@@ -59,7 +59,7 @@ impl<M: Machine> RawLock<M> for Cas {
     fn new_queue() {}
 
     #[inline]
-    fn try_lock(word: &M::Word, (): &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, (): &()) -> bool {
         let taken = Self::take::<M>(word);
         if taken {
             M::trace(Event::Acquire);
@@ -68,7 +68,7 @@ impl<M: Machine> RawLock<M> for Cas {
     }
 
     #[inline]
-    fn lock(word: &M::Word, (): &()) {
+    unsafe fn lock(word: &M::Word, (): &()) {
         M::trace(Event::Acquire);
         while !Self::take::<M>(word) {
             M::pause(1);
@@ -76,7 +76,7 @@ impl<M: Machine> RawLock<M> for Cas {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, (): &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, (): &(), until: Deadline) -> Result<(), TimedOut> {
         while !Self::take::<M>(word) {
             if M::expired(&until) {
                 return Err(TimedOut);
@@ -89,11 +89,11 @@ impl<M: Machine> RawLock<M> for Cas {
 
     /// 1 -> 0
     #[inline]
-    fn unlock(word: &M::Word, (): &()) {
+    unsafe fn unlock(word: &M::Word, (): &()) {
         word.store(0, Release);
     }
 
-    fn is_locked(word: &M::Word, (): &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, (): &()) -> bool {
         word.load(Relaxed) != 0
     }
 }

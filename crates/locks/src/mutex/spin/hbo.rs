@@ -113,7 +113,7 @@ impl<M: Machine> RawLock<M> for Hbo {
     fn new_queue() {}
 
     #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         let taken = try_take::<M>(word, here::<M>());
         if taken {
             M::trace(Event::Acquire);
@@ -122,7 +122,7 @@ impl<M: Machine> RawLock<M> for Hbo {
     }
 
     #[inline]
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::trace(Event::Acquire);
         let mine = here::<M>();
         if !try_take::<M>(word, mine) {
@@ -132,7 +132,7 @@ impl<M: Machine> RawLock<M> for Hbo {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
         let mine = here::<M>();
         if !try_take::<M>(word, mine) {
             Self::lock_slow::<M>(word, mine, Some(until))?;
@@ -143,11 +143,11 @@ impl<M: Machine> RawLock<M> for Hbo {
 
     /// n + 1 -> 0
     #[inline]
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         word.store(FREE, Release);
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != FREE
     }
 }

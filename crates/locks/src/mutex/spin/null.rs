@@ -15,8 +15,8 @@
 //! ## State, invariants, orderings
 //! None: neither word nor queue is accessed, no thread is kept out, and nothing is ordered.
 //!
-//! **Cannot:** exclude any thread. No program can be run under it, and simulations with one thread only. The tests that
-//! every lock must pass leave it out.
+//! **Cannot:** exclude any thread. No program can be run under it, and only simulations with a single thread can. The
+//! tests that every lock must pass leave it out.
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
@@ -31,26 +31,26 @@ impl<M: Machine> RawLock<M> for Null {
     fn new_queue() {}
 
     #[inline]
-    fn try_lock(_: &M::Word, (): &()) -> bool {
+    unsafe fn try_lock(_: &M::Word, (): &()) -> bool {
         M::trace(Event::Acquire);
         true
     }
 
     #[inline]
-    fn lock(_: &M::Word, (): &()) {
+    unsafe fn lock(_: &M::Word, (): &()) {
         M::trace(Event::Acquire);
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, (): &(), _: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, (): &(), _: Deadline) -> Result<(), TimedOut> {
         M::trace(Event::Acquire);
         Ok(())
     }
 
     #[inline]
-    fn unlock(_: &M::Word, (): &()) {}
+    unsafe fn unlock(_: &M::Word, (): &()) {}
 
-    fn is_locked(_: &M::Word, (): &()) -> bool {
+    unsafe fn is_locked(_: &M::Word, (): &()) -> bool {
         false
     }
 }

@@ -89,7 +89,7 @@ fn is_claimed<M: Machine>(word: u32) -> bool {
 /// The spinlock.
 pub struct Polite;
 
-/// free -> held, if it is free, and holds no claim that lasts, except `claim` (0: none).
+/// free -> held, if the word is free and holds no claim that still lasts, except `claim` (0: none).
 fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
     let mine = claim != 0 && seen == claim;
     !is_held(seen)
@@ -141,7 +141,7 @@ impl<M: Machine> RawLock<M> for Polite {
 
     /// free -> held. Passes over a claim, but leaves it in the word.
     #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         let mut seen = word.load(Relaxed);
         while !is_held(seen) {
             let claim = if seen & CLAIMED != 0 { seen } else { 0 };
@@ -157,7 +157,7 @@ impl<M: Machine> RawLock<M> for Polite {
     }
 
     #[inline]
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::trace(Event::SpinAcquire);
         if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
@@ -166,7 +166,7 @@ impl<M: Machine> RawLock<M> for Polite {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
         if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
             lock_slow::<M>(word, Some(until))?;
         }
@@ -176,13 +176,13 @@ impl<M: Machine> RawLock<M> for Polite {
 
     /// held -> free, (held, claimed) -> (free, claimed)
     #[inline]
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         let seen = word.load(Relaxed);
         let claim = seen & !HELD;
         word.store(if claim == 0 { FREE } else { claim }, Release);
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         is_held(word.load(Relaxed))
     }
 }

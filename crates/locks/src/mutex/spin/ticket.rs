@@ -15,11 +15,11 @@
 //!
 //!    Once its spin budget is spent, it naps where CPUs are short
 //!    ([`Waiting::crowded`](crate::machine::Waiting::crowded)). A nap is as long as n suggests, and the waiter looks
-//!    once between naps. The next in line polls again, and yields. So more threads than CPUs, or a waiter that outranks
-//!    the holder, do not stop each other. A hand-off to a napping waiter is late by the rest of the nap.
+//!    once between naps. The next in line polls again, and yields. So threads do not stop each other, even if they
+//!    outnumber CPUs, or a waiter outranks the holder. A hand-off to a napping waiter is late by the rest of the nap.
 //!
-//!    Where CPUs are not short, a waiter goes on polling, and sleeps for a tenth of a long wait: a thread that it
-//!    outranks cannot show it that a CPU is missing.
+//!    Where CPUs are not short, a waiter goes on polling, and sleeps for a tenth of a long wait: if a thread that it
+//!    outranks lacks a CPU, the waiter cannot detect that.
 //! 2. A number that was drawn must be called and served, so a waiter that may give up draws none. A **timed
 //!    acquisition** polls, and takes the lock only when it is free and no thread has a number. This has a cost: it
 //!    yields to every waiter without a deadline, and its deadline may pass while others come and go.
@@ -46,8 +46,8 @@
 //! 2. No thread draws or calls in a process whose epoch is not in `epoch`.
 //! 3. After the store to `serving` the releaser does not touch the lock.
 //! 4. Counters wrap. `try_draw` draws a number by (next = s) -> (next = s + 1) if it has seen that s is served. If 2^32
-//!    numbers were drawn between the two accesses, s is not being served any more. So a thread that draws by CAS then
-//!    waits for its turn like any other.
+//!    numbers were drawn between the two accesses, the CAS succeeds although s is not being served any more. So a
+//!    thread that has drawn by CAS then waits for its turn like any other.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -241,7 +241,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     #[inline]
-    fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.settle();
         let taken = queue.numbers().try_draw();
         if taken {
@@ -251,7 +251,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &TicketQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &TicketQueue<M>) {
         M::trace(Event::Acquire);
         queue.settle();
         let (mine, served) = queue.numbers().draw();
@@ -264,7 +264,7 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     /// Polls; draws only a number that is being served (departure 2).
-    fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         queue.settle();
         if !queue.numbers().try_draw() {
             M::trace(Event::Contended);
@@ -278,14 +278,14 @@ impl<M: Machine> RawLock<M> for Ticket {
 
     /// Calls the next number. Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
         queue.settle();
         if queue.numbers().is_held() {
             queue.numbers().call();
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.numbers().is_held()
     }
 }

@@ -55,7 +55,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     fn new_queue() {}
 
     #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         let taken = try_take::<M>(word);
         if taken {
             M::trace(Event::Acquire);
@@ -64,7 +64,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     }
 
     #[inline]
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::trace(Event::Acquire);
         if !try_take::<M>(word) {
             // Without a deadline it cannot time out.
@@ -73,7 +73,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
         if !try_take::<M>(word) {
             lock_slow::<L, M>(word, Some(until))?;
         }
@@ -82,11 +82,11 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     }
 
     #[inline]
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         release::<M>(word);
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != FREE
     }
 
@@ -95,7 +95,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     ///
     /// The first waiter is moved like the others, but stays CLAIMED until the word has been accessed for the last time.
     /// A waiter that is not asleep on its node (it may be stopped) is neither moved nor woken, and delays no other.
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let address: *const M::Word = word;
         let claim = chain.claim_on_first::<M>();
         M::requeue(chain.first().node::<M>(), address);
@@ -106,8 +106,8 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
         chain.park_first::<M>(claim);
     }
 
-    /// 0 -> 2, sleeping while it is not 0, whichever lock it is.
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+    /// 0 -> 2, sleeping while it is not 0. All locks of this kind do the same.
+    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = lock_slow::<Futex, M>(word, None);

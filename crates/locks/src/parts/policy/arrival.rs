@@ -1,13 +1,13 @@
 //! # Arrival order, with and without waking ahead
 //!
-//! Keeps the queue in arrival order. Take it when order matters; take [`Untouched`] to measure the others by.
+//! Keeps the queue in arrival order. Take it when order matters; take [`Untouched`] as the baseline for all others.
 //!
 //! **Problem.** A sleeper that becomes head must first wake up. Meanwhile the lock waits for it, or goes to a newcomer.
 //! **Idea.** The shuffler leaves the order unchanged. It wakes the sleepers behind itself before their turn, `ahead=`
 //! of them in each walk. So the next waiter spins. **Source.** ShflLocks, slides 59–69. There, grouping and waking go
 //! together; here they are separate.
 //!
-//! [`Untouched`] does neither: it is the queue of a ShflLock without a shuffler, to measure the others by.
+//! [`Untouched`] does neither: it is the queue of a ShflLock without a shuffler, a baseline for all others.
 
 use crate::machine::Machine;
 use crate::machine::node::Node;

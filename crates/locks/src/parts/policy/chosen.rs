@@ -1,7 +1,8 @@
 //! # The policy that the user chose
 //!
 //! `policy=` sets the policy of ShflLocks when the process starts. The walk looks the choice up when it asks the
-//! policy. So neither the choice nor a policy that is not chosen costs anything on a path that no thread waits on.
+//! policy. So on a path on which no thread waits, the choice costs nothing, and neither do the policies that are not
+//! chosen.
 //!
 //! | `policy=` | policy | the next waiter is … |
 //! |---|---|---|
@@ -41,6 +42,13 @@ macro_rules! define_chosen {
                 match M::tunables().policy {
                     $($index => $policy::place(shuffler, waiter),)+
                     _ => Place::Stay,
+                }
+            }
+
+            fn insists<M: Machine>(waiter: &Node<M>) -> bool {
+                match M::tunables().policy {
+                    $($index => $policy::insists(waiter),)+
+                    _ => false,
                 }
             }
 

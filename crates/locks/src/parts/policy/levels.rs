@@ -10,8 +10,8 @@
 //! gathers those of its own cache. **Source.** ShflLocks, slide 82: "Multi-level NUMA hierarchy (SGI machines)".
 //!
 //! Only the head chooses. A shuffler in the middle of the queue would leave its cache for another as soon as no waiter
-//! of that cache was left, although many may come before it is head. Far waiters are passed over as long as nearer ones
-//! come: `shuffles=` says how often. Set it below its default if that matters.
+//! of its cache was left, although many such waiters may come before it is head. Far waiters are passed over as long as
+//! nearer ones come: `shuffles=` says how often. Set it below its default if that matters.
 
 use core::sync::atomic::Ordering::Relaxed;
 

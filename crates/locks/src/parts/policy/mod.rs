@@ -13,8 +13,8 @@
 //! | [`place`](Admission::place): where does this waiter belong? | none: each policy must answer |
 //! | [`wakes`](Admission::wakes): how many sleepers may I wake before their turn? | as many as the user sets (`ahead=`) |
 //!
-//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` writes another one, step by
-//! step.
+//! [`chosen`] lists the policies by the names that `policy=` takes. `docs/policies.md` shows how to write another one,
+//! step by step.
 //!
 //! **Bounded, whatever the policy says.** A waiter that was put behind the shuffler is in its group. At `shuffles=`
 //! members the group is closed: then no waiter is moved until the queue has reached a waiter in no group. So the first
@@ -63,6 +63,12 @@ pub trait Admission: 'static {
     /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`. What a node says about its thread was
     /// written before the node was published, and may be read Relaxed.
     fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
+
+    /// Whether no other waiter may be moved past this one any more, whatever else the policy says.
+    #[inline]
+    fn insists<M: Machine>(_waiter: &Node<M>) -> bool {
+        false
+    }
 
     /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to
     /// read.

@@ -3,9 +3,9 @@
 //! Serves the waiter with the highest priority next. Take it where the scheduler prefers some threads.
 //!
 //! **Problem.** A thread that the scheduler prefers waits behind all others for a lock. **Idea.** Each new head looks
-//! for the waiter with the highest priority, and makes it its successor; of equals, the first. So before a waiter with
-//! a higher priority than all others, at most the head and one more are served. **Source.** ShflLocks, slide 82:
-//! "Priority inheritance or boosting".
+//! for the waiter with the highest priority, and makes it its successor; of equals, the first. So at most the head and
+//! one more waiter are served before a waiter whose priority is higher than all others'. **Source.** ShflLocks, slide
+//! 82: "Priority inheritance or boosting".
 //!
 //! **Where a priority comes from.** [`Machine::priority`]. On this computer it is the thread's nice value or, above all
 //! nice values, its real-time priority, as it was when the thread first waited. Later changes are not noticed. A waiter

@@ -1,16 +1,16 @@
 //! # The culling queue: a queue whose holder may move waiters to a secondary queue
 //!
 //! The queue of `mcs`, `mcs-tp`, `cna`, `mcscr` and `mcscrn`. Take it for a lock that prefers some waiters to others
-//! and keeps the others in a second list.
+//! and keeps the others in a secondary queue.
 //!
 //! **Problem.** A strict queue serves the waiter that came first, wherever it runs and however many threads run
 //! already. A lock that prefers some waiters must keep the others somewhere, lose none of them, and become free only
 //! when no thread waits at all. **Idea.** There are two lists. All waiters join the **main queue**, which is
-//! [MCS's](crate::mutex::queue::mcs). **Culled** waiters are in the **secondary queue** (`aside` in the code), which
-//! only the holder touches, during its release. A [`Succession`] decides *which* waiters are culled, and which one
-//! follows. [`numa::cna`](crate::mutex::numa::cna) and [`malthusian::mcscr`](crate::mutex::malthusian::mcscr) are this
-//! lock with two different successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian Locks*,
-//! EuroSys'17, §4. Both edit the MCS chain in the release and nowhere else.
+//! [MCS's](crate::mutex::queue::mcs). **Culled** waiters are in the **secondary queue** (`secondary` in the code),
+//! which only the holder touches, during its release. A [`Succession`] decides *which* waiters are culled, and which
+//! one follows. [`numa::cna`](crate::mutex::numa::cna) and [`malthusian::mcscr`](crate::mutex::malthusian::mcscr) are
+//! this lock with two different successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian
+//! Locks*, EuroSys'17, §4. Both edit the MCS chain in the release and nowhere else.
 //!
 //! **Departures** from both papers:
 //! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has no node, and the
@@ -60,8 +60,8 @@
 //!    For the same reason, a node with a note in it belongs only to the waiter that finds the note.
 //! 3. `tail` is HELD only while the lock is held without a node, and then no waiter is culled. So a release whose CAS
 //!    (HELD -> 0) succeeds leaves no waiter behind.
-//! 4. A successor, once chosen, is in neither list, but before the rest of the main queue. Its link leads to that rest,
-//!    and is 0 iff the successor is the tail or the waiter behind it is linking itself.
+//! 4. A successor, once chosen, is in neither list; it stands before the rest of the main queue. Its link leads to that
+//!    rest, and is 0 iff the successor is the tail or the waiter behind it is linking itself.
 //! 5. A holder gives back its own node, and a node that it found ABANDONED. It does so when it has handed the lock
 //!    over, has freed it, or holds it with another node. A node with a note in it is given back by the waiter that
 //!    finds the note. By then no link names the node. (A sweep gives back ABANDONED nodes of the secondary queue as it
@@ -70,10 +70,10 @@
 //! 6. After HEAD or GIVEN is stored, or `tail` set to 0, the releaser touches neither lock nor node, except that it
 //!    wakes an address.
 //! 7. In a forked child, all of the parent's nodes come before the child's. If the holder at the fork has kept a node,
-//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and them with
-//!    it. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which then names
-//!    a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and writes
-//!    `front`.
+//!    that node and the parent's nodes that it leads to are all dead here. The holder forgets that node, and with it
+//!    the others. No thread gives it back: the fork may have come between a hand-off and the store to `front`, which
+//!    then names a node that serves elsewhere. A waiter that joins behind a dead tail is the first of a new queue, and
+//!    writes `front`.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -88,7 +88,7 @@
 //! | `tail` load before a choice | Relaxed | – | a hint: a waiter that has just joined may be overlooked until the next release |
 //! | `state` -> LEAVING | Relaxed | – | what its thread wrote came with the link |
 //! | `state` -> EVICTED | Release | `state` loads of its thread, Acquire | the holder has read and written the node's links for the last time |
-//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaver's last look comes before the node's next use |
+//! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaving waiter's last look comes before the node's next use |
 //!
 //! No checker can distinguish the links' orderings, or that of the last row, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
@@ -140,7 +140,7 @@ enum Next {
 /// What comes with a lock that was given to a waiter before it had linked itself.
 struct Given {
     /// The last of the secondary queue.
-    aside: Option<Handle>,
+    secondary: Option<Handle>,
     /// The NUMA node from which the lock comes, if that is known.
     numa: Option<u32>,
 }
@@ -167,7 +167,7 @@ impl<M: Machine> CullingQueue<M> {
     #[cold]
     fn release<S: Succession>(&self, tail: u32) {
         let mut holder = Holder { last: handle_in(tail), ..self.holder() };
-        if let Some(last) = holder.aside
+        if let Some(last) = holder.secondary
             && self.left().wants_sweep()
         {
             holder.sweep::<M>(last, self.left());
@@ -181,16 +181,16 @@ impl<M: Machine> CullingQueue<M> {
             };
             let evicts = S::Service::passes_over(successor.node::<M>());
             if !evicts {
-                if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
+                if wait::grant_with::<M>(successor, holder.secondary, S::here::<M>) {
                     break;
                 }
                 self.left().remove();
             }
             // It has given up, or does not run: we hold the lock with its node (departures 4 and 5).
-            part_with::<M, S::Service>(holder.node.replace(successor), is_evicted);
+            release_node::<M, S::Service>(holder.node.replace(successor), is_evicted);
             is_evicted = evicts;
         }
-        part_with::<M, S::Service>(holder.node, is_evicted);
+        release_node::<M, S::Service>(holder.node, is_evicted);
     }
 
     /// Chooses the successor. Or gives the lock to a waiter that is linking itself; or frees it, because no thread
@@ -213,7 +213,7 @@ impl<M: Machine> CullingQueue<M> {
             let tail = self.tail.load(Acquire);
             match handle_in(tail) {
                 Some(last) if Some(last) == holder.node => {
-                    if let Some(last) = holder.aside {
+                    if let Some(last) = holder.secondary {
                         return Next::Waiter(self.recall::<S>(holder, last));
                     }
                     self.front.store(0, Relaxed); // Invariant 1.
@@ -221,7 +221,7 @@ impl<M: Machine> CullingQueue<M> {
                 Some(last) if last.node::<M>().is_alive() => {
                     if let Some(node) = holder.node {
                         // Relaxed: published by the note.
-                        node.node::<M>().prev.store(holder.aside.map_or(0, Handle::word), Relaxed);
+                        node.node::<M>().prev.store(holder.secondary.map_or(0, Handle::word), Relaxed);
                     }
                     if link.compare_exchange(0, GIVEN, Release, Relaxed).is_ok() {
                         M::trace(Event::Given);
@@ -260,7 +260,7 @@ impl<M: Machine> CullingQueue<M> {
     /// We do not look at the node's link before the release, or move it into the lock: the waiter behind us is writing
     /// it now, and so has the line. The store here fetches the lock's own line during our section; the release needs
     /// it.
-    fn own(&self, me: Handle) {
+    fn keep_node(&self, me: Handle) {
         self.front.store(me.word() | KEPT, Relaxed);
     }
 
@@ -274,15 +274,15 @@ impl<M: Machine> CullingQueue<M> {
                 return None;
             }
             // A note: the node is ours (invariant 5).
-            let (aside, numa) = (node.node::<M>().prev.load(Relaxed), node.node::<M>().numa.load(Relaxed));
-            part_with::<M, S>(Some(node), is_passed_over::<M>(node.node()));
+            let (secondary, numa) = (node.node::<M>().prev.load(Relaxed), node.node::<M>().numa.load(Relaxed));
+            release_node::<M, S>(Some(node), is_passed_over::<M>(node.node()));
             if found == GIVEN {
-                return Some(Given { aside: Handle::from_word(aside), numa: Some(numa) });
+                return Some(Given { secondary: Handle::from_word(secondary), numa: Some(numa) });
             }
             before = moved_to(found);
         }
         // Acquire: for a note. Anything else that a forked child may find here counts as 0.
-        (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { aside: None, numa: None })
+        (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { secondary: None, numa: None })
     }
 }
 
@@ -294,7 +294,7 @@ fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
 
 /// Gives back the node, if any, with which a releaser held the lock. The node of a waiter that was passed over goes
 /// back to its thread.
-fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
+fn release_node<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     match node {
         Some(node) if is_evicted => S::let_go::<M>(node.node()),
         Some(node) => M::give_node(node),
@@ -302,9 +302,9 @@ fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     }
 }
 
-/// Hands the lock, and the secondary queue `aside`, to the first waiter of a chain, which is CLAIMED.
-fn grant_claimed<M: Machine, S: Succession>(first: Handle, aside: Option<Handle>) {
-    let granted = wait::grant_with::<M>(first, aside, S::here::<M>);
+/// Hands the lock, and the secondary queue `secondary`, to the first waiter of a chain, which is CLAIMED.
+fn grant_claimed<M: Machine, S: Succession>(first: Handle, secondary: Option<Handle>) {
+    let granted = wait::grant_with::<M>(first, secondary, S::here::<M>);
     debug_assert!(granted, "who is CLAIMED cannot give up");
 }
 
@@ -325,7 +325,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
                 return Err(TimedOut);
             }
         }
-        queue.own(me);
+        queue.keep_node(me);
         M::waited(stamp);
         Ok(())
     }
@@ -342,7 +342,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
         if let Some(given) = queue.link::<S::Service>(previous, Link::new(me, numa)) {
             let hand_off = wait::hand_off(|| given.numa.unwrap_or(numa), node);
             hand_off.into_iter().for_each(M::trace);
-            wait::take_given(node, given.aside);
+            wait::take_given(node, given.secondary);
             return None;
         }
         match S::Service::await_turn::<M, W>(node, until, queue.left()) {
@@ -362,7 +362,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 
     /// 0 -> HELD
     #[inline]
-    fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
+    unsafe fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         let taken = queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
         if taken {
             M::trace(Event::Acquire);
@@ -371,7 +371,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     #[inline]
-    fn lock(_: &M::Word, queue: &CullingQueue<M>) {
+    unsafe fn lock(_: &M::Word, queue: &CullingQueue<M>) {
         M::trace(Event::Acquire);
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             // Without a deadline it cannot time out.
@@ -380,7 +380,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     #[inline]
-    fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
             Self::lock_slow(queue, Some(until))?;
         }
@@ -390,21 +390,21 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
-    fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
+    unsafe fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(tail) => queue.release::<S>(tail),
         }
     }
 
-    fn is_locked(_: &M::Word, queue: &CullingQueue<M>) -> bool {
+    unsafe fn is_locked(_: &M::Word, queue: &CullingQueue<M>) -> bool {
         queue.tail.load(Relaxed) != FREE
     }
 
     /// The chain goes behind the tail. If the lock was free, the chain's first waiter owns it now. The store that links
     /// that waiter, or grants it the lock, is the last access (it stays CLAIMED until then: invariant 2 of
     /// `parts/adoption`).
-    fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
+    unsafe fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {
@@ -412,24 +412,24 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
             previous => {
                 let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
                 if let Some(given) = queue.link::<S::Service>(previous, link) {
-                    grant_claimed::<M, S>(first, given.aside);
+                    grant_claimed::<M, S>(first, given.secondary);
                 }
             }
         }
     }
 
     /// A waiter that was moved here sleeps, or has slept, so it is never passed over.
-    fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
+    unsafe fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
-        queue.own(me);
+        queue.keep_node(me);
     }
 }
 
 impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
     /// Relaxed: only one thread touches the lock.
-    fn forget(queue: &CullingQueue<M>) {
+    unsafe fn forget(queue: &CullingQueue<M>) {
         queue.tail.store(FREE, Relaxed);
         queue.front.store(0, Relaxed);
         queue.left().clear();

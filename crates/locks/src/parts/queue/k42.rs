@@ -7,9 +7,9 @@
 //! **Problem.** In MCS the holder keeps its node until it releases. A thread would need a node for each level of a
 //! lock, and the node would have to travel with the lock. **Idea.** On acquisition, the successor's name moves from the
 //! node into the lock, and the node is free again. So any thread may release, and a thread needs one node however many
-//! levels a lock has. The cost: the holder accesses its node just when the successor writes its name there, and the
-//! tail if there is no successor. So a lock of one level ([`mcs`](crate::mutex::queue::mcs)) does without it. "Held, no
-//! waiter" is the constant [`HELD`]. **Source.** Auslander et al., 2003.
+//! levels a lock has. The cost: the holder accesses its node just when the successor writes its name there. If there is
+//! no successor, the holder also accesses the tail. So a lock of one level ([`mcs`](crate::mutex::queue::mcs)) does
+//! without it. "Held, no waiter" is the constant [`HELD`]. **Source.** Auslander et al., 2003.
 //!
 //! **Departures.**
 //! 1. Waiters may sleep after their spin budget.
@@ -53,7 +53,7 @@
 //! | `tail` CAS HELD -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
 //! | `next` exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
-//! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
+//! | `state` exchange -> HEAD | AcqRel | `state` load in `wait::turn`, Acquire; ABANDONED there, Release | hands over this section; takes the node of a waiter that has given up, after that waiter's last look at it |
 //!
 //! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
@@ -156,7 +156,7 @@ impl<M: Machine> Words<'_, M> {
             // If it gives up, the node belongs to the queue (invariant 3).
             wait::turn::<M, W>(node, until, self.left())?;
         }
-        self.own(me);
+        self.keep_node(me);
         Ok(())
     }
 
@@ -177,13 +177,13 @@ impl<M: Machine> Words<'_, M> {
         !matches!(self.tail.load(Relaxed), FREE | HELD)
     }
 
-    /// A hand-off, if a thread waits. Whether there was one; if not, the caller still holds the lock.
+    /// A hand-off, if a thread waits. Returns whether there was one. If not, the caller still holds the lock.
     #[inline]
     pub(crate) fn pass(self) -> bool {
         self.has_waiters() && self.hand_over(Alone::Kept)
     }
 
-    /// Hands the lock to the first waiter that has not given up. Whether there was one.
+    /// Hands the lock to the first waiter that has not given up. Returns whether there was one.
     #[cold]
     fn hand_over(self, alone: Alone) -> bool {
         let mut first = self.first_waiter(alone);
@@ -194,7 +194,7 @@ impl<M: Machine> Words<'_, M> {
                     Ok(()) => return true,
                     Err(linked) => linked,
                 },
-                First::Waiter(waiter) if !waiter.node::<M>().is_alive() => self.bury(alone),
+                First::Waiter(waiter) if !waiter.node::<M>().is_alive() => self.discard_dead_queue(alone),
                 First::Waiter(waiter) if wait::grant::<M>(waiter, M::numa_node) => return true,
                 First::Waiter(waiter) => self.skip(waiter, alone),
             }
@@ -212,7 +212,7 @@ impl<M: Machine> Words<'_, M> {
     /// The first waiter in the queue of a lock that has waiters. In a forked child there may turn out to be none.
     #[cold]
     pub(crate) fn first_waiter(self, alone: Alone) -> First {
-        // Looks at the last node of the queue only if it must: that line is with the node's thread.
+        // Looks at the last node of the queue only if it must: that line is in the cache of the node's thread.
         let next = self.next.load(Acquire);
         if let Some(first) = Handle::from_word(next) {
             return First::Waiter(first);
@@ -220,13 +220,13 @@ impl<M: Machine> Words<'_, M> {
         let tail = Handle::from_word(self.tail.load(Acquire));
         match tail.filter(|last| !last.node::<M>().is_alive()) {
             // In a forked child, where the waiter may have been about to link itself.
-            Some(_) => self.bury(alone),
+            Some(_) => self.discard_dead_queue(alone),
             None => First::Joiner,
         }
     }
 
     /// Makes `first` the successor of `previous`, which is [`HELD`] or a node. Behind a node whose thread did not
-    /// survive a fork, `first` begins a new queue. Whether the lock was given to `first`.
+    /// survive a fork, `first` begins a new queue. Returns whether the lock was given to `first`.
     fn link(self, previous: u32, first: Handle) -> bool {
         if let Some(before) = Handle::from_word(previous).filter(|previous| previous.node::<M>().is_alive()) {
             if before.node::<M>().next.swap(first.word(), AcqRel) != MOVED {
@@ -239,11 +239,11 @@ impl<M: Machine> Words<'_, M> {
 
     /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free. Or it belongs
     /// to the successor, if that has yet to link itself.
-    fn own(self, me: Handle) {
+    fn keep_node(self, me: Handle) {
         let node = me.node::<M>();
         let next = node.next.load(Acquire);
         if next != MOVED {
-            // Before `tail` may become HELD, or the node MOVED, for then a waiter may write `next` (invariant 1).
+            // Before `tail` may become HELD, or the node MOVED, because then a waiter may write `next` (invariant 1).
             self.next.store(next, Relaxed);
             if next == 0 && self.tail.compare_exchange(me.word(), HELD, Release, Relaxed).is_err() {
                 match node.next.compare_exchange(0, MOVED, Release, Acquire) {
@@ -258,7 +258,7 @@ impl<M: Machine> Words<'_, M> {
     /// In a forked child: forgets the waiters, whose threads do not exist here. Returns the first waiter that has
     /// queued since, if any.
     #[cold]
-    fn bury(self, alone: Alone) -> First {
+    fn discard_dead_queue(self, alone: Alone) -> First {
         // A live waiter, which found a dead tail, may have linked itself here already.
         let next = self.next.load(Relaxed);
         if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {

@@ -11,8 +11,8 @@ use crate::machine::{Handle, Machine, Word};
 
 const HANDLE: u32 = Handle::LIMIT - 1;
 const NUMA_SHIFT: u32 = Handle::LIMIT.trailing_zeros();
-/// No link has all of these bits set. A word that may hold a link or something else, beside a handle, sets them for the
-/// latter.
+/// No link has all of these bits set. If a word that may hold a link holds a handle for another purpose, all of these
+/// bits are set.
 pub const NO_LINK: u32 = !HANDLE;
 /// NUMA nodes from this number on do not fit into a link: their number is read from the queue node.
 const FAR: u32 = (NO_LINK >> NUMA_SHIFT) - 1;
@@ -53,7 +53,7 @@ impl Link {
     }
 
     /// A link that does not say where its waiter is.
-    pub fn silent(to: Handle) -> Self {
+    pub fn without_numa(to: Handle) -> Self {
         Self { word: to.word(), to }
     }
 
@@ -73,14 +73,14 @@ impl Link {
     }
 
     /// The NUMA node of the waiter that it names, if it says.
-    pub fn said(self) -> Option<u32> {
+    pub fn numa_hint(self) -> Option<u32> {
         (self.word >> NUMA_SHIFT).checked_sub(1)
     }
 
     /// The NUMA node of the waiter that it names. Touches that waiter's line only if the link does not say. Relaxed:
     /// the node was published with the link.
     pub fn numa<M: Machine>(self) -> u32 {
-        self.said().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
+        self.numa_hint().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
     }
 }
 

@@ -1,7 +1,7 @@
 //! # Services: which waiters a queue passes over
 //!
-//! A releaser hands the lock to the waiter at the head of the queue. Or, if that waiter does not run, the releaser may
-//! take it out of the queue first, and turn to the next. A [`Service`] decides that. Queues are written for any
+//! A releaser hands the lock to the waiter at the head of the queue. If that waiter does not run, the releaser may
+//! instead take it out of the queue, and turn to the next. A [`Service`] decides that. Queues are written for any
 //! service; the page of [`mcs-tp`](crate::mutex::queue::mcs_tp) describes those that pass waiters over.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -63,7 +63,7 @@ impl Service for Everybody {
 pub struct TimePublished;
 
 impl Service for TimePublished {
-    /// Relaxed: what names the node publishes it.
+    /// Relaxed: the access that puts the node's name into the queue publishes it.
     fn arrive<M: Machine>(node: &Node<M>) {
         node.batch.store(PUBLISHES, Relaxed);
         publish(node);

@@ -26,17 +26,18 @@
 //!    the next head, or the holder while there is no head. The first head is the thread that found the queue empty.
 //! 2. `head` is 0 before `tail` can become 0, and before an unlinked successor can adopt the front. So the next thread
 //!    at the front writes `head` without competition.
-//! 3. A node is given back by its own thread if that leaves from the front; once ABANDONED, by the thread that steps
-//!    over it at the front, or by a shuffler that takes it out of the middle; and by the successor that found [`LEFT`]
-//!    in its `next`. It is never given back while `tail` or a live `next` names it.
+//! 3. A node is given back by its own thread, if that thread leaves from the front. Once the node is ABANDONED, it is
+//!    given back by the thread that steps over it at the front, or by a shuffler that takes it out of the middle. And
+//!    it is given back by the successor that found [`LEFT`] in its `next`. It is never given back while `tail` or a
+//!    live `next` names it.
 //! 4. `next` of a node in the queue is written once by its successor (0 -> successor), and by the shuffler. The
 //!    shuffler changes only links of nodes that already have a successor, at or behind itself.
 //! 5. A holder that evicts a head first claims it, by (head = it) -> (head = 0). A head that leaves by time-out must
 //!    win the same change. Meanwhile the head cannot win the word, because the evictor holds it. It becomes EVICTED
 //!    when it is out of the queue.
-//! 6. No thread waits for a successor to link itself: the leaver exchanges `LEFT` into `next` and goes. So a thread
-//!    that is stopped between joining and linking stops only the threads that queued behind it. A thread that queued
-//!    there does not fall asleep for good before it has seen its predecessor asleep ([`ShflQueue::is_linked`]).
+//! 6. No thread waits for a successor to link itself: the thread that leaves exchanges `LEFT` into `next` and goes. So
+//!    a thread that is stopped between joining and linking stops only the threads that queued behind it. A thread that
+//!    queued there does not fall asleep for good before it has seen its predecessor asleep ([`ShflQueue::is_linked`]).
 //! 7. If a sleeper becomes head and the holder's release is to wake it, it is moved to the lock's word without being
 //!    woken. So any code that frees the word wakes it, ours or not.
 //!
@@ -254,8 +255,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// Takes a head that does not run out of the queue, [installs](Self::install) the next one, and returns that if it
-    /// sleeps. In a lock whose head may win while it is being evicted, the head leaves as its evictor does: it clears
-    /// `head`. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
+    /// sleeps. In a lock whose head may win while it is being evicted, a head clears `head` before it leaves, as its
+    /// evictor does. The queue stays as it is if the head has left, or if its successor has not linked itself yet.
     pub fn evict(&self, idle: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let node = idle.node::<M>();
         let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
@@ -286,7 +287,7 @@ impl<M: Machine> ShflQueue<M> {
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
     /// already started a new one behind it. (Then they have named their own head.)
     #[cold]
-    pub fn bury(&self, dead_head: u32) {
+    pub fn discard_dead_queue(&self, dead_head: u32) {
         let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
         let tail = self.tail.load(Acquire);
         if Handle::from_word(tail).is_some_and(|last| !last.node::<M>().is_alive()) {
@@ -308,8 +309,8 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
     node.passes.store(0, Relaxed);
 }
 
-/// The head is awake, or is being woken. If the waiter behind it sleeps, it should look for the lock itself if this
-/// lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
+/// The head is awake, or is being woken. If the waiter behind it sleeps, that waiter should look for the lock itself if
+/// this lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
 pub fn note_awake<M: Machine>(head: Handle) {
     note::<M>(head, AWAKE);
 }

@@ -159,20 +159,20 @@ pub fn turn<M: Machine, W: WaitPolicy>(
     notified::<M, W>(node, until, is_head).map_or_else(|seen| abandon(node, seen, left), |_| Ok(()))
 }
 
-/// WAITING | PARKED -> `what`: notifies the waiter. The word is in type-stable memory, so the waiter may leave, and do
-/// with the node what it wants, before it is woken.
+/// WAITING | PARKED -> `what`: notifies the waiter. The word is in type-stable memory, so the waiter may leave, and use
+/// the node for anything else, before it is woken.
 ///
 /// Release hands over what was done; Acquire takes what the waiter has written.
-pub(crate) fn tell<M: Machine>(state: &M::Word, what: u32) {
+pub(crate) fn notify<M: Machine>(state: &M::Word, what: u32) {
     if state.swap(what, AcqRel) == state::PARKED {
         M::trace(Event::Wake);
         M::wake(&raw const *state, 1);
     }
 }
 
-/// Hands the lock to a waiter in a strict queue: WAITING, or asleep -> HEAD. Whether the waiter was still there. If it
-/// has given up, the node belongs to the caller; hence a swap, not a CAS. `here` returns the NUMA node from which the
-/// lock comes.
+/// Hands the lock to a waiter in a strict queue: WAITING, or asleep -> HEAD. Returns whether the waiter was still
+/// there. If it has given up, the node belongs to the caller; hence a swap, not a CAS. `here` returns the NUMA node
+/// from which the lock comes.
 ///
 /// Release hands over the section; Acquire takes the node of a waiter that has given up. Both pair with `turn`.
 pub fn grant<M: Machine>(waiter: Handle, here: fn() -> u32) -> bool {
@@ -208,8 +208,8 @@ pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here:
     true
 }
 
-/// WAITING -> HEAD, by the node's own thread, which was given the lock before any other thread knew the node; and
-/// `with`, which comes with the lock. Relaxed: the node is its own.
+/// WAITING -> HEAD, with the handle `with` that comes with the lock. The node's own thread does this: it was given the
+/// lock before any other thread knew the node. Relaxed: the node is its own.
 pub(crate) fn take_given<M: Machine>(node: &Node<M>, with: Option<Handle>) {
     node.state.store(state::HEAD | with.map_or(0, Handle::word) << state::HANDED, Relaxed);
 }
@@ -232,7 +232,7 @@ pub(crate) fn grant_awake<M: Machine>(waiter: Handle, here: fn() -> u32) -> Resu
     Ok(())
 }
 
-/// Which kind of hand-off one from `here` to this waiter is, if hand-offs are counted.
+/// The kind of a hand-off from `here` to this waiter, if hand-offs are counted.
 pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>) -> Option<Event> {
     M::counted_on(waiter).map(|there| if there == here() { Event::HandoffSame } else { Event::HandoffOther })
 }
@@ -240,8 +240,8 @@ pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>)
 /// `seen` (WAITING or PARKED) -> ABANDONED. If the waiter was notified meanwhile (in most queues: it has the lock), it
 /// does not leave.
 ///
-/// Release orders the leaver's last look at its node before the node's reuse by the thread that finds it abandoned.
-/// Acquire on failure is the hand-off.
+/// Release orders the leaving waiter's last look at its node before the node's reuse by the thread that finds it
+/// abandoned. Acquire on failure is the hand-off.
 pub(crate) fn abandon<M: Machine>(node: &Node<M>, seen: u32, left: LeftBehind<M>) -> Result<(), TimedOut> {
     left.add();
     match node.state.compare_exchange(seen, state::ABANDONED, Release, Acquire) {

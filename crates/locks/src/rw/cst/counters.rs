@@ -1,11 +1,11 @@
 //! # The counters of a CST readers-writer lock
 //!
-//! How readers are counted in distributed counters, and how a writer waits for them to leave. A reader counts itself in
-//! on the counter of the part of the machine on which it runs, and out again on the counter of the part on which it
-//! runs then. Only the sum counts. A reader that leaves a closed counter changes a word of the machine, the
-//! [drain word](crate::machine::Beside::Drain). The writer sleeps on that word, because it cannot know which counter
-//! will change. The word is not in the lock, because the lock may be freed by then. See [`cst`](super), invariants 2 to
-//! 4.
+//! How readers are counted in distributed counters, and how a writer waits for them to leave. A reader that enters
+//! counts itself in, on the counter of the part of the machine on which it runs. When it leaves, it counts itself out,
+//! on the counter of the part on which it runs by then. Only the sum counts. A reader that leaves a closed counter
+//! changes a word of the machine, the [drain word](crate::machine::Beside::Drain). The writer sleeps on that word,
+//! because it cannot know which counter will change. The word is not in the lock, because the lock may have been freed
+//! when the reader changes the word. See [`cst`](super), invariants 2 to 4.
 //!
 //! ## Orderings of `drain_word`
 //! The writer sets ASLEEP, looks at the counters, and sleeps if the word is unchanged. A reader that leaves takes
@@ -76,7 +76,7 @@ impl<M: Machine> Counters<M> {
         &self.block().writers
     }
 
-    /// [`Memory::epoch`](crate::machine::Memory::epoch) of the last process that has asked for writers that do not
+    /// [`Memory::epoch`](crate::machine::Memory::epoch) of the last process that has looked for a writer that does not
     /// exist in it: see [`adopt`](Self::adopt).
     fn epoch(self) -> &'static M::Word {
         &self.block().epoch
@@ -178,7 +178,7 @@ impl<M: Machine> Counters<M> {
     #[inline]
     fn take_out(self, counter: &'static M::Word) {
         if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
-            say_so::<M>(self.drain_word());
+            signal_drain::<M>(self.drain_word());
         }
     }
 
@@ -201,7 +201,7 @@ impl<M: Machine> Counters<M> {
 
     /// WRITTEN -> FOLDED: the counters stay closed.
     pub(super) fn fold(self) {
-        self.state().store(FOLDED, Relaxed); // A thread that holds nothing only learns to look again.
+        self.state().store(FOLDED, Relaxed); // A thread without the lock learns only that it must look again.
     }
 
     /// OPEN or DRAINING -> CLAIMED -> WRITTEN if there are no readers (invariant 3), else DRAINING. Returns whether
@@ -216,10 +216,10 @@ impl<M: Machine> Counters<M> {
         false
     }
 
-    /// Whether `base` is held by a writer that does not exist in this process, a forked child. That writer had not got
-    /// the lock yet, or had it no more. If so, the caller must do what a writer does that gives up; only one caller is
-    /// told so. Each thread of a child must ask before it acquires `base` for writing, or opens the counters. Until the
-    /// first has asked, all is as the fork left it.
+    /// Whether `base` is held by a writer that does not exist in this process, a forked child. That writer did not hold
+    /// the lock yet, or no longer held it. If so, the caller must do what a writer that gives up does; only one caller
+    /// gets this answer. Each thread of a child must ask before it acquires `base` for writing, or opens the counters.
+    /// Until the first thread has asked, everything is as the fork left it.
     #[inline]
     pub(super) fn adopt(self, is_written: impl Fn() -> bool) -> bool {
         let mine = M::epoch();
@@ -227,8 +227,8 @@ impl<M: Machine> Counters<M> {
             return false;
         }
         fence(Acquire); // Pairs with the Release of `heat`: `begin` comes first.
-        // Acquire here, and AcqRel below: a thread that asks at the same time, and wins the exchange, has not seen what
-        // other threads do once the first has asked.
+        // Acquire here, and AcqRel below: if several threads ask at the same time, the one that wins the exchange has
+        // not seen what threads do once the first has asked.
         let of = self.epoch().load(Acquire);
         if of == mine {
             return false;
@@ -244,8 +244,8 @@ impl<M: Machine> Counters<M> {
         self.open();
     }
 
-    /// Closes the counters and waits until there are no readers: returns `true`, in the state WRITTEN; or `false`, when
-    /// the deadline has passed. (`late` says whether it has.)
+    /// Closes the counters and waits until there are no readers: returns `true`, in the state WRITTEN; or `false` if
+    /// the deadline has passed, which `late` says.
     pub(super) fn drain<W: WaitPolicy>(self, late: impl Fn() -> bool, until: Option<Deadline>) -> bool {
         self.passed().store(0, Relaxed);
         while !self.claim() {
@@ -287,7 +287,7 @@ fn is_full(counter: u32) -> bool {
 /// A reader changes the drain word when it leaves, and wakes the writers that sleep there. A writer that falls asleep
 /// meanwhile sets the flag again, or finds the word changed.
 #[cold]
-fn say_so<M: Machine>(drain: &'static M::Word) {
+fn signal_drain<M: Machine>(drain: &'static M::Word) {
     if drain.fetch_add(LEFT, Release) & ASLEEP != 0 {
         drain.fetch_and(!ASLEEP, Relaxed);
         M::trace(Event::Wake);

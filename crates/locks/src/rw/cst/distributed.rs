@@ -13,7 +13,6 @@ use crate::parts::wait::WaitPolicy;
 use crate::rw::cst::CstRwState;
 use crate::rw::cst::counters::Counters;
 use crate::rw::shfl::has_no_readers;
-use crate::rw::{RawRwLock, ShflRw};
 
 /// Each writer makes up for this many meetings, while readers use the central counter. The side block makes writing
 /// more expensive, so it is for locks that are mostly read.
@@ -28,7 +27,7 @@ const HOLDING: u32 = 1 << 29;
 /// The bits of an epoch that are kept there.
 const EPOCH: u32 = 0xffff;
 /// How long (µs) that reader waits for its turn, at most. If very many readers meet, most of them wait in the queue, as
-/// it would have done.
+/// this one would have done.
 const IN_LINE: u32 = 1_000;
 /// How long (µs) it then waits for readers to leave. New readers are kept out meanwhile.
 const PATIENCE: u32 = 100;
@@ -42,22 +41,22 @@ impl<M: Machine> CstRwState<M> {
     /// Whether readers use the central counter: a hint, but certain for a thread that holds the lock (invariant 1, so
     /// Relaxed).
     #[inline(always)]
-    pub(super) fn is_folded(&self) -> bool {
+    pub(super) fn counts_centrally(&self) -> bool {
         self.heat.load(Relaxed) != STANDALONE
     }
 
     /// The side block, if it is in use.
     #[inline]
     pub(super) fn side(&self) -> Option<Counters<M>> {
-        if self.is_folded() { None } else { Side::of(&self.side).map(Counters) }
+        if self.counts_centrally() { None } else { Side::of(&self.side).map(Counters) }
     }
 
     /// A reader that has come in by `base` moves to its counter if the side block is in use, or leaves again if it is
     /// time to make one. Returns whether it has stayed.
     #[cold]
-    pub(super) fn stay<W: WaitPolicy>(&self, before: u32) -> bool {
-        if !self.is_folded() {
-            self.move_aside::<W>();
+    pub(super) fn stay(&self, before: u32) -> bool {
+        if !self.counts_centrally() {
+            self.move_to_counters();
             return true;
         }
         if self.is_making() {
@@ -68,7 +67,7 @@ impl<M: Machine> CstRwState<M> {
         let met = self.heat.fetch_add(one, Relaxed) + one;
         let stays = met < M::tunables().meetings;
         if !stays {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
         stays
     }
@@ -116,12 +115,12 @@ impl<M: Machine> CstRwState<M> {
     #[cold]
     pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
-            return; // Another thread is about to.
+            return; // Another thread is about to do so.
         }
         let index = Side::of(&self.side).or_else(|| self.make_index());
         let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
         match index {
-            Some(index) if acquired && self.is_folded() => {
+            Some(index) if acquired && self.counts_centrally() => {
                 self.heat.store(making::<M>() | HOLDING, Relaxed); // From now on no thread counts meetings.
                 Counters(index).begin();
                 self.heat.store(STANDALONE, Release); // After `begin`, for a thread that asks for orphans.
@@ -130,7 +129,7 @@ impl<M: Machine> CstRwState<M> {
             _ => _ = self.change_heat(MAKING, STANDALONE - 1, 0),
         }
         if acquired {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
@@ -147,21 +146,21 @@ impl<M: Machine> CstRwState<M> {
         Some(index)
     }
 
-    /// In a forked child, forgets a reader that was about to switch: it does not exist.
-    pub(super) fn forget_who_made<W: WaitPolicy>(&self) {
+    /// In a forked child, forgets a reader that was about to switch: it does not exist there.
+    pub(super) fn undo_orphaned_switch(&self) {
         if M::epoch() == FIRST_EPOCH {
             return;
         }
-        let heat = self.heat.load(Acquire); // What a fork left, or a thread of this process.
+        let heat = self.heat.load(Acquire); // Written before the fork, or by a thread of this process.
         let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
         if (MAKING..STANDALONE).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
     /// The release of a writer if the side block is in use.
     #[inline(never)]
-    pub(super) fn end_writing<W: WaitPolicy>(&self, side: Counters<M>) {
+    pub(super) fn end_writing(&self, side: Counters<M>) {
         side.adopt(|| false); // So that no other thread takes this writer for one that does not exist.
         let writers = side.writers().load(Relaxed) + 1;
         if writers < M::tunables().writers {
@@ -172,6 +171,6 @@ impl<M: Machine> CstRwState<M> {
             self.heat.store(0, Relaxed);
             M::trace(Event::RwTogether);
         }
-        ShflRw::<W>::unlock(&self.base);
+        self.base.release();
     }
 }

@@ -39,7 +39,8 @@
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
-//! | below STANDALONE | how often readers have met | `base` for reading | `base` for writing |
+//! | below 2^30 | how often readers have met | `base` for reading | `base` for writing |
+//! | from there to STANDALONE | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
 //! | STANDALONE | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
@@ -50,10 +51,21 @@
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
+//! ## The bound
+//! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections: a thread has the lock after at
+//! most **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
+//!
+//! *Why.* Threads wait on `base`. While the counters are in use, a writer that has acquired `base` first waits until
+//! the readers have left the counters: one more section, and the time until it runs. It holds `base` meanwhile, so its
+//! hold of `base` counts as two sections. No reader comes in by a counter then, except those that pass: they have
+//! waited for T, 2 T and so on up to 1,024 T, as under `shfl-rw`. So the same limit applies: if r threads read and
+//! r · s is 1,024 T or more, readers can keep a writer out without end. A reader that is about to switch to the
+//! counters spends 1.1 ms on that, at most.
+//!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and
-//!    back. Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter,
-//!    knows by `heat` on what holders count.
+//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and back.
+//!    Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter, knows
+//!    from `heat` where holders are counted.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
 //!    `base`; or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
 //! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later
@@ -74,7 +86,7 @@
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
 //! | `heat` = STANDALONE; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
-//! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and no orphan where that one's process writes |
+//! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and does not take a writer of its own process for an orphan |
 //!
 //! For `side` and its parts see [`side`](crate::parts::side); for the word on which a writer sleeps,
 //! [`counters`]. No checker can distinguish the Release with which a writer opens a counter from
@@ -99,7 +111,7 @@ use crate::parts::policy::RolesApart;
 use crate::parts::side::Side;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
-use crate::rw::shfl::turn::Elsewhere;
+use crate::rw::shfl::turn::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 
@@ -125,10 +137,22 @@ pub struct CstRwState<M: Machine> {
 }
 
 impl<M: Machine> CstRwState<M> {
+    /// Acquires for reading, if no writer keeps the caller out.
+    #[inline(always)]
+    fn enter(&self) -> bool {
+        // A hint; both paths look again.
+        if self.counts_centrally() { self.enter_base() } else { self.enter_distributed() }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    fn is_held(&self) -> bool {
+        self.base.is_held() || self.side().is_some_and(|side| side.readers() > 0)
+    }
+
     /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, nor is the release: the path
     /// without a side block stays short.
     #[inline(never)]
-    fn enter_aside(&self) -> bool {
+    fn enter_distributed(&self) -> bool {
         let Some(side) = self.side() else { return false };
         // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
         // has left, it has finished with the lock (invariant 4).
@@ -141,18 +165,18 @@ impl<M: Machine> CstRwState<M> {
 
     /// The release if the side block is in use.
     #[inline(never)]
-    fn leave_aside<W: WaitPolicy>(&self) {
+    fn leave_distributed(&self) {
         let Some(side) = self.side() else { return };
         // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
-        if side.state().load(Relaxed) == WRITTEN { self.end_writing::<W>(side) } else { side.leave() }
+        if side.state().load(Relaxed) == WRITTEN { self.end_writing(side) } else { side.leave() }
     }
 
     /// (base) -> (base + 1 reader), or the same on a counter.
     #[inline(always)]
-    fn enter_base<W: WaitPolicy>(&self) -> bool {
+    fn enter_base(&self) -> bool {
         let Some(before) = self.base.count_in() else { return false };
-        let alone = has_no_readers(before) && self.is_folded();
-        if !alone && !self.stay::<W>(before) {
+        let alone = has_no_readers(before) && self.counts_centrally();
+        if !alone && !self.stay(before) {
             return false;
         }
         M::trace(Event::RwRead);
@@ -161,27 +185,27 @@ impl<M: Machine> CstRwState<M> {
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
     #[inline]
-    fn move_aside<W: WaitPolicy>(&self) {
+    fn move_to_counters(&self) {
         if let Some(side) = self.side() {
             side.add();
-            ShflRw::<W>::unlock(&self.base);
+            self.base.release();
         }
     }
 
     /// Acquires for a reader that holds the lock already, as far as is known. `false` if that cannot be, because a
     /// writer holds the lock.
-    fn read_again<W: WaitPolicy>(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
+    fn read_again(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() {
                 M::trace(Event::RwRead);
                 return true;
             }
-            if CstRw::<W>::enter(self) {
+            if self.enter() {
                 return true;
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
             if moved() || until.is_some_and(|deadline| M::expired(&deadline)) {
-                return false; // It has moved to where no reader can come in this way, or it is late.
+                return false; // This thread is now on a part where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
             M::relax(BREAK);
@@ -198,14 +222,14 @@ impl<M: Machine> CstRwState<M> {
 
     /// Polls until it is known what the holder of `base` is about to do, but not for long.
     #[cold]
-    fn see_it_through(&self) {
+    fn await_writer(&self) {
         M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between());
     }
 
     /// Acquires for reading if that is possible at once, or if only a thread that does not hold the lock is in its way.
-    fn try_through<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+    fn try_through(&self, how: Reader) -> Result<(), Refusal> {
         for _ in 0..TRIES {
-            let tried = self.try_enter::<W>(how);
+            let tried = self.try_enter(how);
             let is_final = match how {
                 Reader::Behind => !self.is_in_between(),
                 _ => self.is_held_for_writing(),
@@ -213,7 +237,7 @@ impl<M: Machine> CstRwState<M> {
             if tried != Err(Refusal::Busy) || is_final {
                 return tried;
             }
-            self.see_it_through();
+            self.await_writer();
         }
         Err(Refusal::Busy)
     }
@@ -225,17 +249,17 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// Acquires for reading if that is possible at once.
-    fn try_enter<W: WaitPolicy>(&self, how: Reader) -> Result<(), Refusal> {
+    fn try_enter(&self, how: Reader) -> Result<(), Refusal> {
         if how != Reader::Behind && self.side().is_some_and(Counters::pass) {
             M::trace(Event::RwRead);
             return Ok(());
         }
-        ShflRw::<W>::try_read(&self.base, how).inspect(|()| self.move_aside::<W>())
+        self.base.try_read(how).inspect(|()| self.move_to_counters())
     }
 
     /// A reader polls for a while before it queues: most writers finish soon.
     fn poll<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
-        let open = |seen| !is_written(seen) && self.enter_aside();
+        let open = |seen| !is_written(seen) && self.enter_distributed();
         let came = W::SPINS
             && side.own().is_some()
             && M::spin_until(&self.base.count, Relaxed, Patience::Budget, open).is_some();
@@ -252,16 +276,16 @@ impl<M: Machine> CstRwState<M> {
             passed.set(self.pass_after(begun));
             passed.get()
         };
-        let elsewhere: Elsewhere<'_> = if how == Reader::Behind { None } else { Some(&look) };
+        let elsewhere: OtherEntry<'_> = if how == Reader::Behind { None } else { Some(&look) };
         match self.base.acquire::<W, RolesApart>(Want::Read(how), until, elsewhere) {
             Ok(()) => {
                 M::trace(Event::RwRead);
                 if !passed.get() {
-                    self.move_aside::<W>();
+                    self.move_to_counters();
                 }
                 Ok(())
             }
-            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through::<W>(how).is_ok() => Ok(()),
+            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through(how).is_ok() => Ok(()),
             Err(refusal) => {
                 if refusal == Refusal::TimedOut {
                     M::trace(Event::RwTimedOut);
@@ -292,23 +316,23 @@ impl<M: Machine> CstRwState<M> {
         };
         let drained = side.drain::<W>(late, until);
         if !drained {
-            self.give_up::<W>(side);
+            self.give_up(side);
         }
         drained
     }
 
     /// The holder of `base` stops waiting.
-    fn give_up<W: WaitPolicy>(&self, side: Counters<M>) {
+    fn give_up(&self, side: Counters<M>) {
         side.open();
-        ShflRw::<W>::unlock(&self.base);
+        self.base.release();
     }
 
     /// In a forked child, a writer that was acquiring the lock does not exist: gives up for it.
     #[inline]
-    fn forget_the_dead<W: WaitPolicy>(&self) {
-        self.forget_who_made::<W>();
+    fn forget_the_dead(&self) {
+        self.undo_orphaned_switch();
         if let Some(side) = self.side().filter(|side| side.adopt(|| self.base.is_written())) {
-            self.give_up::<W>(side);
+            self.give_up(side);
         }
     }
 }
@@ -323,20 +347,19 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline(always)]
-    fn enter(state: &CstRwState<M>) -> bool {
-        // A hint; both paths look again.
-        if state.is_folded() { state.enter_base::<W>() } else { state.enter_aside() }
+    unsafe fn enter(state: &CstRwState<M>) -> bool {
+        state.enter()
     }
 
-    fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.forget_the_dead();
         let is_full = state.side().is_some_and(Counters::is_own_full);
         if is_full && state.side().is_some_and(Counters::has_most) {
             return Err(Refusal::Overflow);
         }
         match state.side() {
-            Some(side) if how == Reader::Again && state.read_again::<W>(side, until) => return Ok(()),
-            // The reader has met itself.
+            Some(side) if how == Reader::Again && state.read_again(side, until) => return Ok(()),
+            // The reader that it met was itself.
             None if how == Reader::Again => state.forget_meetings(),
             None if state.is_due() => state.count_distributed::<W>(until),
             _ => {}
@@ -347,24 +370,24 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
     }
 
-    fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.forget_the_dead();
         if state.side().is_some_and(|side| side.is_own_full() && side.has_most()) {
             return Err(Refusal::Overflow);
         }
-        state.try_through::<W>(how)
+        state.try_through(how)
     }
 
-    fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        state.forget_the_dead::<W>();
+    unsafe fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.forget_the_dead();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, None);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
         counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
     }
 
-    fn try_write(state: &CstRwState<M>) -> bool {
-        state.forget_the_dead::<W>();
+    unsafe fn try_write(state: &CstRwState<M>) -> bool {
+        state.forget_the_dead();
         // The first look spares readers a counter that is closed in vain.
         let has_readers = state.side().is_some_and(|side| side.readers() > 0);
         let taken = !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None);
@@ -375,25 +398,25 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline]
-    fn unlock(state: &CstRwState<M>) {
+    unsafe fn unlock(state: &CstRwState<M>) {
         // Not a hint here: the caller holds the lock.
-        if state.is_folded() { ShflRw::<W>::unlock(&state.base) } else { state.leave_aside::<W>() }
+        if state.counts_centrally() { state.base.release() } else { state.leave_distributed() }
     }
 
-    fn is_written(state: &CstRwState<M>) -> bool {
+    unsafe fn is_written(state: &CstRwState<M>) -> bool {
         match state.side() {
             Some(side) => side.state().load(Relaxed) == WRITTEN,
-            None => ShflRw::<W>::is_written(&state.base),
+            None => state.base.is_written(),
         }
     }
 
-    fn is_held(state: &CstRwState<M>) -> bool {
-        ShflRw::<W>::is_held(&state.base) || state.side().is_some_and(|side| side.readers() > 0)
+    unsafe fn is_held(state: &CstRwState<M>) -> bool {
+        state.is_held()
     }
 
-    fn destroy(state: &CstRwState<M>) {
-        // A lock that is held is left as it is: it is better to lose the block than its readers.
-        if state.side.load(Relaxed) != 0 && !Self::is_held(state) {
+    unsafe fn destroy(state: &CstRwState<M>) {
+        // A lock that is held is left as it is: it is better to lose the block than the readers that it counts.
+        if state.side.load(Relaxed) != 0 && !state.is_held() {
             state.heat.store(0, Relaxed);
             Side::<M>::give_back(&state.side);
             M::end_distributed();

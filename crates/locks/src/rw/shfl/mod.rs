@@ -17,9 +17,9 @@
 //!
 //! **Departures.**
 //! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
-//!    test and set, and only the head of the queue may contend for it. So a release is one store, after which nothing
-//!    is accessed.
-//! 2. *Readers count themselves first, and look then*: one addition, which cannot fail under contention as a
+//!    test and set, and of the queue only the head may contend for it. If no thread waits, a release is one
+//!    subtraction, after which nothing is accessed.
+//! 2. *Readers count themselves first, and then look*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
 //!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running
@@ -47,7 +47,7 @@
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`WRITER`] | a thread that acquires for writing | its release | held for writing |
-//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves or naps; a thread that finds it stale | new readers stay out |
+//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves, or sleeps; a thread that finds it stale | new readers stay out |
 //! | [`BAR_WRITERS`] | the head, overdue | the same | new writers stay out |
 //! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the release that wakes the head; the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
 //! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
@@ -56,13 +56,38 @@
 //! `head` and `tail`: see [`front`](crate::parts::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of
 //! the head.
 //!
+//! ## The bound
+//! Let n other threads use the lock, each with sections of at most s. Let T be `bound=`, and let d be the longest time
+//! until a thread that was woken runs. (With `wait=spin`, d is 5 ms, for which a head polls before it looks at the
+//! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + 2 T + p · s**, where p is
+//! the number of readers that pass a waiting writer meanwhile (departure 4; `rw_passed` in the statistics), if
+//! - woken threads run, and threads do not stop;
+//! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
+//!
+//! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
+//! before it ([`RolesApart`]). From then on at most n waiters are before it. A waiter becomes head when the head before
+//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a
+//! writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
+//! the counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then
+//! only the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head
+//! follows another after at most T + 2 s + d, and the sections of readers that pass. Two more terms are the section
+//! that runs when the thread arrives, and its own.
+//!
+//! *How many pass.* The first reader that passes a head has waited for T, the second for 2 T, and so on, up to 1,024 T.
+//! They keep a writer out only while their sections overlap. Let r threads read. Among any r + 1 that pass one after
+//! another, one thread passes twice, and waits in between. So if **r · s < 1,024 T**, at most 2 r + 11 pass one head.
+//! If r · s is more, readers that come back again and again can keep a writer out without end: **then there is no bound
+//! for writers**. (With T = 1 ms that takes eleven threads that read for 100 ms each.) The claim in the simulator draws
+//! n, s, and how many threads write.
+//!
 //! ## Invariants (beside those of `front`)
 //! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
-//! 2. A thread that adds a reader while neither WRITER nor a bar that it must respect is set holds the lock for reading
-//!    until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds nothing, and
-//!    takes it out again.
-//! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then.
-//!    Or a writer moves it there, and sets SLEEPER before it releases.
+//! 2. If a thread adds a reader while neither WRITER nor a bar that it must respect is set, it holds the lock for
+//!    reading until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds
+//!    nothing, and takes it out again.
+//! 3. Of the threads in the queue only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while
+//!    `count` is as it was then. Or a writer moves it there, and sets SLEEPER before it releases. Waiters outside the
+//!    queue sleep there, too, and set AWAITED before.
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
 //!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
@@ -95,7 +120,7 @@ use crate::parts::policy::{Admission, RolesApart};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{named, note_awake};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
-use crate::rw::shfl::turn::{Elsewhere, Wait};
+use crate::rw::shfl::turn::{OtherEntry, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 /// Held for writing.
@@ -114,7 +139,7 @@ pub const AWAITED: u32 = 1 << 5;
 pub const READER: u32 = 1 << 6;
 /// Both bars.
 pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
-/// The flags that make a release more than one store.
+/// The flags that make a release more than one subtraction.
 const BUSY: u32 = BARS | ASLEEP | AWAITED;
 /// The head sleeps, or slept when it last ran.
 pub(crate) const ASLEEP: u32 = SLEEPER | WOKEN;
@@ -263,7 +288,7 @@ impl<M: Machine> ShflRwState<M> {
         &self,
         want: Want,
         until: Option<Deadline>,
-        elsewhere: Elsewhere<'_>,
+        elsewhere: OtherEntry<'_>,
     ) -> Result<(), Refusal> {
         let taken = if want.writes() {
             self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -278,6 +303,36 @@ impl<M: Machine> ShflRwState<M> {
         }
         let wait = Wait::begin::<M>(want).looking(elsewhere);
         self.wait::<W, P>(&wait, until).map_err(|TimedOut| Refusal::TimedOut)
+    }
+
+    /// Acquires for reading if that is possible at once.
+    pub(crate) fn try_read(&self, how: Reader) -> Result<(), Refusal> {
+        let closed = if how == Reader::Behind { BAR_READERS & self.bars_that_hold() } else { 0 };
+        if self.admit(Want::Read(how), closed, 0) {
+            M::trace(Event::RwRead);
+            return Ok(());
+        }
+        Err(if self.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
+    }
+
+    /// Releases what the calling thread holds.
+    #[inline]
+    pub(crate) fn release(&self) {
+        // Relaxed: as the caller holds the lock, it is seen whether for writing.
+        let seen = self.count.load(Relaxed);
+        if seen & (WRITER | BUSY) == 0 && seen >= READER {
+            self.take_out();
+        } else if seen & (WRITER | BUSY) == WRITER {
+            self.end_writing();
+        } else if seen & WRITER != 0 || seen >= READER {
+            self.unlock_slow(seen);
+        }
+    }
+
+    /// Whether a thread holds the lock, or did a moment ago.
+    pub(crate) fn is_held(&self) -> bool {
+        let seen = self.count.load(Relaxed);
+        is_written(seen) || !has_no_readers(seen)
     }
 
     /// Acquires for writing if that is possible at once. Counts no event either.
@@ -303,7 +358,7 @@ impl<M: Machine> ShflRwState<M> {
         let mut head = named(self.queue.head.load(Acquire));
         if head.is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
             // A forked child.
-            self.queue.bury(self.queue.head.load(Relaxed));
+            self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
             self.count.fetch_and(!BUSY, Relaxed);
             head = None;
         }
@@ -383,7 +438,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     /// (no WRITER, no bar) -> (readers + 1)
     #[inline]
-    fn enter(state: &ShflRwState<M>) -> bool {
+    unsafe fn enter(state: &ShflRwState<M>) -> bool {
         let entered = state.count_in().is_some();
         if entered {
             M::trace(Event::RwRead);
@@ -391,25 +446,20 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
         entered
     }
 
-    fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         counted::<M>(state.acquire::<W, P>(Want::Read(how), until, None), Event::RwRead)
     }
 
-    fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
-        let closed = if how == Reader::Behind { BAR_READERS & state.bars_that_hold() } else { 0 };
-        if state.admit(Want::Read(how), closed, 0) {
-            M::trace(Event::RwRead);
-            return Ok(());
-        }
-        Err(if state.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
+    unsafe fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.try_read(how)
     }
 
     #[inline]
-    fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         counted::<M>(state.acquire::<W, P>(Want::Write(how), until, None), Event::RwWrite)
     }
 
-    fn try_write(state: &ShflRwState<M>) -> bool {
+    unsafe fn try_write(state: &ShflRwState<M>) -> bool {
         let taken = state.try_write();
         if taken {
             M::trace(Event::RwWrite);
@@ -418,24 +468,15 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     #[inline]
-    fn unlock(state: &ShflRwState<M>) {
-        // Relaxed: as the caller holds the lock, it is seen whether for writing.
-        let seen = state.count.load(Relaxed);
-        if seen & (WRITER | BUSY) == 0 && seen >= READER {
-            state.take_out();
-        } else if seen & (WRITER | BUSY) == WRITER {
-            state.end_writing();
-        } else if seen & WRITER != 0 || seen >= READER {
-            state.unlock_slow(seen);
-        }
+    unsafe fn unlock(state: &ShflRwState<M>) {
+        state.release();
     }
 
-    fn is_written(state: &ShflRwState<M>) -> bool {
+    unsafe fn is_written(state: &ShflRwState<M>) -> bool {
         state.is_written()
     }
 
-    fn is_held(state: &ShflRwState<M>) -> bool {
-        let seen = state.count.load(Relaxed);
-        is_written(seen) || !has_no_readers(seen)
+    unsafe fn is_held(state: &ShflRwState<M>) -> bool {
+        state.is_held()
     }
 }

@@ -23,7 +23,7 @@ use crate::parts::wait::{SpinThenPark, WaitPolicy};
 /// backs off without ever sleeping.
 const PAUSE: [u32; 2] = [4, 512];
 
-/// Test-and-set with back-off, in the word. By policy `W`, waiters only poll, or nap and then sleep.
+/// Test-and-set with back-off, in the word. Policy `W` decides whether waiters only poll, or nap and then sleep.
 pub struct BackOff<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
 impl<W: WaitPolicy> Global for BackOff<W> {

@@ -9,7 +9,7 @@
 //! hand-off. **Idea.** Each NUMA node has a **local** lock, and there is one **global** lock. A thread acquires its
 //! node's local lock, then the global lock. A releaser looks for waiters of its own node. If there is one, the releaser
 //! hands the local lock to it *with the global lock*. So the threads of a node are a *cohort* that keeps the global
-//! lock for a while. Any two locks will do if a thread other than the owner may release the global one, and if the
+//! lock for a while. Any two locks will do if a thread other than its holder may release the global one, and if the
 //! local one can detect waiters. **Source.** Dice, Marathe & Shavit, *Lock Cohorting*, PPoPP 2012 and TOPC 1(2), 2015:
 //! `C-BO-MCS`, `C-TKT-TKT`, `C-PTL-TKT`; as the rivals of CNA, Dice & Kogan, EuroSys 2019, §2 and §7. The partitioned
 //! ticket lock: Dice, SPAA 2011.
@@ -317,7 +317,7 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
         CohortQueue { side: zero(), home: zero(), epoch: zero(), global: G::new::<M>() }
     }
 
-    fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
         let taken = Lock::<M, G, L, P>::new(word, queue).try_lock();
         if taken {
             M::trace(Event::Acquire);
@@ -325,25 +325,25 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
         taken
     }
 
-    fn lock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = Lock::<M, G, L, P>::new(word, queue).lock(None);
     }
 
-    fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         Lock::<M, G, L, P>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
     }
 
-    fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         Lock::<M, G, L, P>::new(word, queue).unlock();
     }
 
-    fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
         G::is_held::<M>(word, &queue.global)
     }
 
-    fn destroy(_: &M::Word, queue: &Self::Queue) {
+    unsafe fn destroy(_: &M::Word, queue: &Self::Queue) {
         if let Some(side) = Side::<M>::of(&queue.side).filter(|side| side.is_of(&queue.side)) {
             G::destroy(side);
             Side::<M>::give_back(&queue.side);

@@ -1,8 +1,8 @@
 //! # The queue behind the word
 //!
 //! The list of waiters behind the word of [`qspin`](super) and [`qspin-cna`](crate::mutex::numa::qspin_cna). It is
-//! MCS's list. But what its head hands on is not the lock but the **front**: the right to be next. So no holder of the
-//! lock keeps a node. A [`Succession`] decides which waiter follows.
+//! MCS's list. But its head does not hand on the lock. It hands on the **front**: the right to be next. So no holder of
+//! the lock keeps a node. A [`Succession`] decides which waiter follows.
 //!
 //! ```text
 //!   word: LOCKED | tail ───────────────────────────┐
@@ -15,13 +15,13 @@
 //! ## Invariants
 //! 1. At most one node is HEAD, or the front belongs to the thread whose node has just been HEAD. Only that thread
 //!    writes the links of nodes before the tail, and what the front carries ([`Succession`]).
-//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the front that leaves (0 -> [`LEFT`]). The
-//!    second of the two sees the first: a joiner that finds LEFT owns the node, what it carries, and the front. So no
-//!    thread waits for a joiner that has not linked itself.
+//! 2. `next` of a node is exchanged by its successor (0 -> link), and by the thread that has the front and leaves (0 ->
+//!    [`LEFT`]). The second of the two sees the first: a joiner that finds LEFT owns the node, what it carries, and the
+//!    front. So no thread waits for a joiner that has not linked itself.
 //! 3. A node is given back by the thread that passed the front on from it: its own thread, or, once it is ABANDONED,
 //!    the thread that found it so. Or by the joiner that found LEFT. Then no link and no tail names it.
-//! 4. After a thread has made a successor HEAD, it touches neither lock nor node, except that it wakes an address;
-//!    unless it holds the lock.
+//! 4. After a thread has made a successor HEAD, it touches neither lock nor node, unless it holds the lock. It may
+//!    still wake an address.
 //! 5. Where waiters do not sleep, the link to a waiter that may give up, or that a condition variable has put to sleep,
 //!    does not say where that waiter is.
 //!
@@ -63,7 +63,7 @@ pub trait Succession: 'static {
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
 
     /// The first and last waiters of the secondary queue, which becomes the queue when no waiter is behind `front`.
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
+    fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 
     /// Chooses the waiter that has the front after `front`, whose link is `next`, and gives it what the front carries.
     /// Its link leads to the rest.
@@ -98,7 +98,7 @@ enum Behind {
     /// A waiter that has linked itself.
     Waiter(Link),
     /// No waiter. The secondary queue is the queue now, which begins with this one.
-    Elsewhere(Link),
+    Secondary(Link),
     /// No waiter. The queue is empty.
     Nobody,
     /// A waiter that has not linked itself. The front, the node, and what it carries belong to that waiter.
@@ -111,7 +111,7 @@ impl<M: Machine> Line<'_, M> {
         left::of(self.word)
     }
 
-    /// vacant -> LOCKED. Whether it was vacant.
+    /// vacant -> LOCKED. Returns whether it was vacant.
     pub fn try_take(self) -> bool {
         let mut seen = self.word.load(Acquire);
         while is_vacant::<M>(seen) {
@@ -198,7 +198,7 @@ impl<M: Machine> Line<'_, M> {
         loop {
             let next = match self.behind::<S>(front) {
                 Behind::Waiter(next) => S::choose(self, front, next, order),
-                Behind::Elsewhere(first) => first,
+                Behind::Secondary(first) => first,
                 Behind::Nobody => return M::give_node(front),
                 Behind::Joiner => return,
             };
@@ -238,7 +238,7 @@ impl<M: Machine> Line<'_, M> {
     /// the exchange fails, the circle is closed again. AcqRel: acquires the lock, where `new` takes it; and a joiner
     /// sees the 0 in the link that it exchanges next.
     fn close<S: Succession>(self, front: Handle, seen: u32, new: fn(u32, u32) -> u32) -> Result<Behind, u32> {
-        let Some((first, last)) = S::elsewhere(front.node::<M>()) else {
+        let Some((first, last)) = S::secondary_ends(front.node::<M>()) else {
             self.word.compare_exchange(seen, new(seen, 0), AcqRel, Relaxed)?;
             return Ok(Behind::Nobody);
         };
@@ -250,7 +250,7 @@ impl<M: Machine> Line<'_, M> {
             return Err(now);
         }
         M::trace(Event::Alteration);
-        Ok(Behind::Elsewhere(first))
+        Ok(Behind::Secondary(first))
     }
 
     /// (head = me, seen) -> LOCKED, and passes the front on. The error is what the word holds instead of `seen`.
@@ -262,27 +262,27 @@ impl<M: Machine> Line<'_, M> {
         }
         let behind = self.close::<S>(me, seen, locked_with_tail)?;
         M::give_node(me);
-        if let Behind::Elsewhere(first) = behind {
-            self.tell::<S, W>(first);
+        if let Behind::Secondary(first) = behind {
+            self.promote::<S, W>(first);
         }
         Ok(())
     }
 
     /// Makes a waiter the head, or, if it has given up, the one behind it.
-    pub fn tell<S: Succession, W: WaitPolicy>(self, next: Link) {
+    pub fn promote<S: Succession, W: WaitPolicy>(self, next: Link) {
         if !Self::grant::<W>(next) {
             self.left().remove();
             self.pass::<S, W>(next.to(), S::unordered(next.to()));
         }
     }
 
-    /// Gives the front to a waiter. Whether it was still there.
+    /// Gives the front to a waiter. Returns whether the waiter was still there.
     ///
     /// Usually by an exchange, which says whether the waiter was still there, and whether it sleeps. The caller, which
     /// is about to enter its section, has to wait for the result. Where waiters do not sleep, a waiter whose link says
     /// where it is has promised to stay (invariant 5). It is made the head by a store, as in the kernel.
     fn grant<W: WaitPolicy>(next: Link) -> bool {
-        if W::PARKS || next.said().is_none() {
+        if W::PARKS || next.numa_hint().is_none() {
             return wait::grant::<M>(next.to(), M::numa_node);
         }
         wait::grant_patient::<M>(next.to(), M::numa_node);

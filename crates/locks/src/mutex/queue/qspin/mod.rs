@@ -1,8 +1,8 @@
 //! # qspinlock: the kernel's lock in four bytes
 //!
-//! The Linux kernel's queued spinlock, in a program. **Use it** when locks are so many that each byte counts, and each
-//! thread has a CPU. **Rather not** when threads outnumber CPUs, or there are several NUMA nodes
-//! ([`qspin-cna`](crate::mutex::numa::qspin_cna)).
+//! A queue lock in four bytes: the Linux kernel's queued spinlock, in a program. **Use it** when locks are so many that
+//! each byte counts, and each thread has a CPU. **Rather not** when threads outnumber CPUs, or there are several NUMA
+//! nodes ([`qspin-cna`](crate::mutex::numa::qspin_cna)).
 //!
 //! **Problem.** A queue lock hands over without contention on one line. But MCS needs a word for its tail, another for
 //! its holder's node, and, when few threads contend, one atomic operation more than a test-and-set lock. The kernel has
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! **Departures.**
-//! 1. A slot is a node of the pool, which all objects of a process share that have the library in them. The kernel has
-//!    four slots for each CPU, for nested interrupts, and knows which interrupts may nest.
+//! 1. A slot is a node of the pool. All objects of a process that have the library in them share the pool. The kernel
+//!    has four slots for each CPU, for nested interrupts, and knows which interrupts may nest.
 //! 2. PENDING is set by a compare-and-exchange of the whole word, from LOCKED alone. No thread that sets it must take
 //!    it back.
 //! 3. Waiters may sleep: in the queue on their nodes, the head and the waiter that is PENDING on the word ([`wait`]).
@@ -62,7 +62,8 @@
 //! 3. A thread that sleeps on the word has set SLEEPS before. The bit is cleared only by a change that leaves no thread
 //!    asleep there, or by the thread that slept.
 //! 4. After the addition that clears LOCKED, the releaser uses the word's address only.
-//! 5. A release of a lock that no thread holds sets LOCKED, which no other thread can have then, and releases that.
+//! 5. A release of a lock that no thread holds sets LOCKED. No other thread can hold the lock then. The release takes
+//!    its LOCKED back by a second addition, which is a release, too.
 //! 6. A joiner that overwrites the flags puts them back at once, before it does anything else. It is in the queue
 //!    meanwhile, so that no thread becomes PENDING. Until the flags are back the lock is not free, or is about to be
 //!    taken. If it was free, the joiner holds it, and releases it when the flags are back. If it is released meanwhile,
@@ -74,7 +75,7 @@
 //! |---|---|---|---|
 //! | `word` addition in `unlock` | Release | all exchanges that set LOCKED | hands over this section |
 //! | `word` exchanges that set LOCKED | Acquire | the addition | sees the last section, whichever threads have joined since: a chain of read-modify-writes |
-//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen: said again, because the chain of read-modify-writes since that release does it, too |
+//! | `word` addition in `restore` | Release | the same exchanges | hands over the section before, which the joiner's exchange has seen. This repeats what the chain of read-modify-writes since that release does already |
 //! | `word` swap, or exchange, in `join` | AcqRel | itself, and the exchange in `close` | publishes the node; sees the node before it, and the 0 in that node's link |
 //! | `word` loads, and failed exchanges, before [`is_vacant`] | Acquire | the swap in `join` | to which process the last waiter belongs |
 //! | `next` swap in `join`, `behind` | AcqRel | each other | one of the two sees the other; the node, and what the front carries |
@@ -126,7 +127,7 @@ impl Succession for Arrival {
     fn begin<M: Machine>(_: &Node<M>) {}
     fn inherit<M: Machine>(_: &Node<M>, _: &Node<M>) {}
     fn order<M: Machine>(_: Line<'_, M>, _: Handle) {}
-    fn elsewhere<M: Machine>(_: &Node<M>) -> Option<(Link, Handle)> {
+    fn secondary_ends<M: Machine>(_: &Node<M>) -> Option<(Link, Handle)> {
         None
     }
     fn choose<M: Machine>(_: Line<'_, M>, _: Handle, next: Link, _: ()) -> Link {
@@ -162,7 +163,7 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let said = S::arrive(node).filter(|_| W::PARKS || until.is_none()); // Invariant 5 of `line`.
-        let link = said.map_or_else(|| Link::silent(me), |numa| Link::new(me, numa));
+        let link = said.map_or_else(|| Link::without_numa(me), |numa| Link::new(me, numa));
         match line.join::<S>(seen, link, me, true, W::PARKS) {
             Joined::Holding => {
                 line.pass::<S, W>(me, S::unordered(me));
@@ -196,7 +197,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
 
     /// (0,0,0) -> (0,0,1)
     #[inline]
-    fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         let taken = match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
             Err(seen) => !is_locked(seen) && Line::<M> { word }.try_take(),
@@ -208,7 +209,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     }
 
     #[inline]
-    fn lock(word: &M::Word, _: &()) {
+    unsafe fn lock(word: &M::Word, _: &()) {
         M::trace(Event::Acquire);
         if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             // Without a deadline it cannot time out.
@@ -217,7 +218,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     }
 
     #[inline]
-    fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
         if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             Self::lock_slow::<M>(word, seen, Some(until))?;
         }
@@ -227,30 +228,30 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
 
     /// (\*,\*,1) -> (\*,\*,0)
     #[inline]
-    fn unlock(word: &M::Word, _: &()) {
+    unsafe fn unlock(word: &M::Word, _: &()) {
         let before = word.fetch_add(LOCKED, Release);
         if before & (LOCKED | SLEEPS) != LOCKED {
             Self::unlock_slow::<M>(word, before);
         }
     }
 
-    fn is_locked(word: &M::Word, _: &()) -> bool {
+    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         !is_vacant::<M>(word.load(Acquire))
     }
 
     /// The chain goes behind the tail. If no waiter was there, the chain's first waiter is the head now. What links it,
     /// or makes it the head, is the last access (it stays CLAIMED until then: invariant 2 of `parts/adoption`).
-    fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());
         chain.park_followers::<M>(S::begin);
-        let link = Link::silent(first);
+        let link = Link::without_numa(first);
         if let Joined::Head = line.join::<S>(word.load(Relaxed), link, chain.last(), false, W::PARKS) {
-            line.tell::<S, W>(link);
+            line.promote::<S, W>(link);
         }
     }
 
-    fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
+    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
         M::trace(Event::Acquire);
         let line = Line::<M> { word };
         // Without a deadline neither can time out.

@@ -2,8 +2,9 @@
 //!
 //! How the two waiters that are next wait for the lock's word. These are the waiter that is PENDING, and the head of
 //! the queue behind it. Both poll the word. Then, if their policy lets them, they sleep on it: they set SLEEPS first,
-//! and then look at the word once more, with the kernel's help. A release that sees SLEEPS wakes both. The bit stays
-//! until the head acquires, or until neither of the two is left: see [`with_tail`](super::word::with_tail).
+//! and then the kernel looks at the word once more before it lets them sleep. A release that sees SLEEPS wakes both.
+//! The bit stays until the head acquires, or until neither of the two is left: see
+//! [`with_tail`](super::word::with_tail).
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -15,7 +16,7 @@ use crate::mutex::queue::qspin::word::{
 };
 use crate::parts::wait::WaitPolicy;
 
-/// How being PENDING ended.
+/// How the wait of the waiter that is PENDING ended.
 #[derive(Clone, Copy)]
 pub(super) enum Pending {
     /// The lock is ours.
@@ -62,7 +63,7 @@ impl<M: Machine> Line<'_, M> {
                 return Pending::TimedOut;
             }
             if W::PARKS {
-                self.doze(until, is_locked);
+                self.park_on_word(until, is_locked);
             }
         }
     }
@@ -113,7 +114,7 @@ impl<M: Machine> Line<'_, M> {
                 return Err(TimedOut);
             }
             if W::PARKS {
-                self.doze(until, is_busy::<M>);
+                self.park_on_word(until, is_busy::<M>);
             }
         }
     }
@@ -128,9 +129,9 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Sleeps on the word until it is released, if `wait` still holds of it. Threads that join meanwhile do not end the
-    /// sleep; a thread that joins just before it makes us look again.
-    fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
+    /// Sleeps on the word until the lock is released, if `wait` is still true of the word. Threads that join meanwhile
+    /// do not end the sleep; a thread that joins just before it makes us look again.
+    fn park_on_word(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
         // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
         let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;
         if wait(seen) {

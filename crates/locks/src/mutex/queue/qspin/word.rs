@@ -12,7 +12,7 @@
 //!
 //! LOCKED is the top bit, so adding it toggles it and carries into no other bit. So a release is one addition. It
 //! cannot fail, whichever threads join meanwhile, and it says whether a thread sleeps. (The kernel stores a byte there.
-//! A byte store into a 32-bit atomic is outside of Rust's memory model, and could not say that.)
+//! A byte store into a 32-bit atomic is outside of Rust's memory model, and could not say whether a thread sleeps.)
 
 use crate::machine::{FIRST_EPOCH, Handle, Machine};
 use crate::parts::queue::link::handle_in;
