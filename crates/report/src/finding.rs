@@ -107,7 +107,7 @@ fn losing(losers: &[(&str, f64)]) -> Option<String> {
     let figure = |(lock, advantage): &(&str, f64)| format!("{lock}: {}", three_digits(*advantage));
     match losers.len() {
         0 => None,
-        ..=FIGURES => Some(losers.iter().map(figure).collect::<Vec<_>>().join(", ")),
+        1..=FIGURES => Some(losers.iter().map(figure).collect::<Vec<_>>().join(", ")),
         _ => Some(format!("{} lose", listed(&losers.iter().map(|(lock, _)| *lock).collect::<Vec<_>>()))),
     }
 }
