@@ -1,30 +1,44 @@
 /*
  * For how many sections of others does a thread wait? Some threads take a lock again and again, without a pause: for a
- * while for short sections, then for a few long ones, so that nobody can tell from the past how long the next will be.
- * Another wants the lock now and then; the long sections are counted that begin while it waits. A count, not a time: a
- * busy machine changes little. But every bound supposes that a thread which is woken runs, and who does not may lose
- * its turn. So a thread on each CPU looks whether the machine runs whom it wakes; a wait during which it did not, for
- * longer than a long section, is done again.
+ * while for sections of one length, then of another, drawn anew, so that nobody can tell from the past how long the
+ * next will be. Another wants the lock now and then; counted is what begins while it waits: the lengths that sections
+ * are meant to have, not the time that they take. So a holder without a CPU counts for nothing.
+ *
+ * Every bound supposes that a thread which is woken runs, and who does not may lose its turn. So each thread looks for
+ * how long it was ready to run, and had no CPU, since it last held the lock; and a thread on each CPU looks how late it
+ * is woken. A wait during which the machine was late is left out.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORT_US = 20, SHORT_MS = 4, LONG_MS = 12, LONGS = 6, TICK_US = 1000, TRIES = 20 };
+enum { SHORTEST_US = 20, LONGEST_US = 12000, WHILE_US = 4000, SECTIONS = 6, TICK_US = 1000 };
+/* A machine that is later than this is late. */
+enum { LATE_US = LONGEST_US };
+/* Waits in vain, for each that is wanted: then those that could be judged are enough, if there is one. If there is none
+ * after the last time, the machine is not fit for this. */
+enum { TRIES = 4, LAST_S = 900 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
-static bool is_rw, sleeps;
+static int (*lock_it)(void), (*want_it)(void), (*unlock_it)(void);
+static bool sleeps;
+static uint32_t seed = 1;
 static atomic_bool over;
-static atomic_long longs; /* long sections that have begun */
-static atomic_long late;  /* the longest time (us) after its tick that a thread ran, since somebody wrote 0 */
+/* Since somebody wrote 0: */
+static atomic_long begun;   /* the lengths (us) of all sections that have begun, */
+static atomic_long longest; /* that of the longest one, */
+static atomic_long late;    /* and for how long (us) a thread had no CPU while it waited for the lock, or woke up */
 
 static void must(int rc, const char *what)
 {
@@ -47,41 +61,27 @@ static void nap_us(long us)
         ;
 }
 
-static void lock(void)
+static void at_least(atomic_long *most, long value)
 {
-    must(is_rw ? pthread_rwlock_wrlock(&rwlock) : pthread_mutex_lock(&mutex), "lock");
-}
-
-static void unlock(void)
-{
-    must(is_rw ? pthread_rwlock_unlock(&rwlock) : pthread_mutex_unlock(&mutex), "unlock");
-}
-
-static void compute_us(long us)
-{
-    for (long end = now_us() + us; now_us() < end;)
+    for (long seen = atomic_load(most); value > seen && !atomic_compare_exchange_weak(most, &seen, value);)
         ;
 }
 
-static void *take_again_and_again(void *unused)
+/* ---- Without a CPU ---- */
+
+static _Thread_local int schedstat = -1;
+
+/* For how long (us) this thread has been ready to run without a CPU, in its life; 0 if the kernel does not count that,
+ * and all that is known is what tickers find. */
+static long without_cpu_us(void)
 {
-    while (!atomic_load(&over)) {
-        for (long end = now_us() + SHORT_MS * 1000; now_us() < end;) {
-            lock();
-            compute_us(SHORT_US);
-            unlock();
-        }
-        for (int i = 0; i < LONGS && !atomic_load(&over); i++) {
-            lock();
-            atomic_fetch_add(&longs, 1);
-            if (sleeps)
-                nap_us(LONG_MS * 1000);
-            else
-                compute_us(LONG_MS * 1000);
-            unlock();
-        }
-    }
-    return unused;
+    char text[64];
+    long long ran, waited;
+    if (schedstat < 0) schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = schedstat < 0 ? -1 : pread(schedstat, text, sizeof text - 1, 0);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    return sscanf(text, "%lld %lld", &ran, &waited) == 2 ? waited / 1000 : 0;
 }
 
 static void *tick(void *cpu)
@@ -93,49 +93,142 @@ static void *tick(void *cpu)
     while (!atomic_load(&over)) {
         long due = now_us() + TICK_US;
         nap_us(TICK_US);
-        long by = now_us() - due, most = atomic_load(&late);
-        while (by > most && !atomic_compare_exchange_weak(&late, &most, by))
-            ;
+        at_least(&late, now_us() - due);
     }
     return NULL;
 }
 
+/* ---- Those who take it again and again ---- */
+
+static int lock_mutex(void)
+{
+    return pthread_mutex_lock(&mutex);
+}
+
+static int unlock_mutex(void)
+{
+    return pthread_mutex_unlock(&mutex);
+}
+
+static int lock_to_write(void)
+{
+    return pthread_rwlock_wrlock(&rwlock);
+}
+
+static int lock_to_read(void)
+{
+    return pthread_rwlock_rdlock(&rwlock);
+}
+
+static int unlock_rw(void)
+{
+    return pthread_rwlock_unlock(&rwlock);
+}
+
+static void compute_us(long us)
+{
+    for (long end = now_us() + us; now_us() < end;)
+        ;
+}
+
+/* xorshift32 (Marsaglia 2003). */
+static uint32_t draw(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+/* Twice as long is as likely as half as long. */
+static long draw_length_us(uint32_t *state)
+{
+    return SHORTEST_US * pow((double)LONGEST_US / SHORTEST_US, draw(state) / 4294967296.0);
+}
+
+static void *take_again_and_again(void *number)
+{
+    uint32_t state = seed + 0x9e3779b9 * (uint32_t)(intptr_t)number;
+    long unlucky_us = without_cpu_us();
+    draw(&state);
+    while (!atomic_load(&over)) {
+        long length = draw_length_us(&state), end = now_us() + WHILE_US;
+        for (int i = 0; (i < SECTIONS || now_us() < end) && !atomic_load(&over); i++) {
+            must(lock_it(), "lock");
+            atomic_fetch_add(&begun, length);
+            at_least(&longest, length);
+            at_least(&late, without_cpu_us() - unlucky_us);
+            if (sleeps)
+                nap_us(length);
+            else
+                compute_us(length);
+            unlucky_us = without_cpu_us(); /* while it holds the lock it may have no CPU for as long as it likes */
+            must(unlock_it(), "unlock");
+        }
+    }
+    return NULL;
+}
+
+/* ---- The one who waits ---- */
+
+/* One wait. False if the machine was late. */
+static bool want_once(int round)
+{
+    nap_us(7000 + round % 5 * 3000);
+    long unlucky_us = without_cpu_us();
+    atomic_store(&late, 0);
+    atomic_store(&longest, 0);
+    long began_us = now_us(), before = atomic_load(&begun);
+    must(want_it(), "lock");
+    long passed = atomic_load(&begun) - before, most = atomic_load(&longest), took = now_us() - began_us;
+    at_least(&late, without_cpu_us() - unlucky_us);
+    must(unlock_it(), "unlock");
+    if (atomic_load(&late) > LATE_US) return false;
+    printf("passed_us=%ld longest_us=%ld took_us=%ld\n", passed, most, took);
+    return true;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: bound mutex|writer|reader THREADS sleep|compute WAITS [SEED]\n");
+    return 2;
+}
+
+static bool understood(int count, char **arguments)
+{
+    if (count != 5 && count != 6) return false;
+    bool is_mutex = strcmp(arguments[1], "mutex") == 0, reads = strcmp(arguments[1], "reader") == 0;
+    if (!is_mutex && !reads && strcmp(arguments[1], "writer") != 0) return false;
+    lock_it = is_mutex ? lock_mutex : lock_to_write;
+    want_it = reads ? lock_to_read : lock_it;
+    unlock_it = is_mutex ? unlock_mutex : unlock_rw;
+    sleeps = strcmp(arguments[3], "sleep") == 0;
+    seed = count == 6 ? strtoul(arguments[5], NULL, 0) : (uint32_t)now_us();
+    return sleeps || strcmp(arguments[3], "compute") == 0;
+}
+
 int main(int count, char **arguments)
 {
-    if (count != 5) {
-        fprintf(stderr, "usage: bound mutex|rwlock THREADS sleep|compute WAITS\n");
-        return 2;
-    }
-    int threads = atoi(arguments[2]), waits = atoi(arguments[4]);
+    if (!understood(count, arguments)) return usage();
+    long threads = atoi(arguments[2]), waits = atoi(arguments[4]), tickers_made = 0, judged = 0, left_out = 0;
     pthread_t others[64], tickers[CPU_SETSIZE];
-    long most = 0, longest = 0, tickers_made = 0, again = 0;
     cpu_set_t cpus;
-    is_rw = strcmp(arguments[1], "rwlock") == 0;
-    sleeps = strcmp(arguments[3], "sleep") == 0;
-    if (threads < 1 || threads > 64 || waits < 1) return 2;
-    for (int i = 0; i < threads; i++)
-        must(pthread_create(&others[i], NULL, take_again_and_again, NULL), "pthread_create");
+    if (threads < 1 || threads > 64 || waits < 1) return usage();
+    printf("seed=%u threads=%ld\n", seed, threads);
+    for (long i = 0; i < threads; i++)
+        must(pthread_create(&others[i], NULL, take_again_and_again, (void *)(i + 1)), "pthread_create");
     must(pthread_getaffinity_np(pthread_self(), sizeof cpus, &cpus), "pthread_getaffinity_np");
     for (long cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &cpus))
             must(pthread_create(&tickers[tickers_made++], NULL, tick, (void *)cpu), "pthread_create");
-    for (int i = 0; i < waits; i++) {
-        nap_us(7000 + i % 5 * 3000);
-        atomic_store(&late, 0);
-        long begun = now_us(), before = atomic_load(&longs);
-        lock();
-        long passed = atomic_load(&longs) - before, took = now_us() - begun;
-        unlock();
-        if (atomic_load(&late) > LONG_MS * 1000 && again < TRIES) {
-            again++, i--;
-            continue;
-        }
-        if (passed > most) most = passed;
-        if (took > longest) longest = took;
+    for (long last_us = now_us() + LAST_S * 1000000L; judged < waits && now_us() < last_us;) {
+        if (want_once(judged + left_out))
+            judged++;
+        else if (++left_out > TRIES * waits && judged > 0)
+            break;
     }
     atomic_store(&over, true);
     for (int i = 0; i < threads; i++) must(pthread_join(others[i], NULL), "pthread_join");
     for (long i = 0; i < tickers_made; i++) must(pthread_join(tickers[i], NULL), "pthread_join");
-    printf("threads=%d most=%ld longest_us=%ld again=%ld\n", threads, most, longest, again);
+    printf("judged=%ld left_out=%ld\n", judged, left_out);
     return 0;
 }

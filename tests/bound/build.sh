@@ -10,4 +10,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 # shellcheck disable=SC2086 # CFLAGS is a list of words
 exec "${CC:-gcc}" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-} \
-    -o "$1/bound" "$here"/bound.c
+    -o "$1/bound" "$here"/bound.c -lm

@@ -141,6 +141,23 @@ void *thread_join(pthread_t thread);
 void threads_run(int count, void *(*body)(void *), void *argument);
 /* Whether a thread of this process sleeps, or is gone. */
 bool is_asleep(pid_t tid);
+/* The other threads of this process: how many there are, how many of them do not sleep, and how often they have given
+ * up a CPU so far, all together. */
+struct others {
+    int count, awake;
+    long switches;
+};
+struct others others_look(void);
+/* Waits until all other threads sleep: at two looks, between which none got up. Fails if some go on polling, which
+ * their CPU time tells, or how often they get up; a busy machine does not. */
+void others_sleep(void);
+/* For loops that wait for others. Naps, and says whether to wait on: if `progress` has changed in the last 60 s, and
+ * some other thread was awake in the last 10 s. One that has no CPU is awake, so a busy machine ends no wait. */
+struct patience {
+    long seen;
+    int naps, asleep;
+};
+bool patience_lasts(struct patience *patience, long progress);
 /* Gives another thread of this process up to 50 ms to fall asleep. It may be spinning: nothing may rely on it. */
 void settle(pid_t tid);
 /* The calls below, made by a thread of their own; the return code is handed back. A lock got by trylock is released. */

@@ -260,12 +260,12 @@ static void *new_page(void)
     return page;
 }
 
-/* A waiter polls for its budget, and a little longer looks whether others sleep: these have done with that. */
+/* A waiter polls for its budget, and then looks at the lock for the last time: these have done so. */
 static void lose(void *page)
 {
-    nap_ms(700);
+    others_sleep();
     CHECK_EQ(munmap(page, 4096), 0);
-    nap_ms(3000);
+    nap_ms(1500);
     exit(3);
 }
 

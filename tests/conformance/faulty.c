@@ -1,7 +1,8 @@
 /*
  * Locks with one fault, on purpose: what the suite must find out. To be preloaded; FAULT names the fault. With one that
- * begins with cond- or sem- condition variables or semaphores are this file's own; all else is glibc's, with something
- * done before or after. `cargo xtask conformance` says which check must find which fault.
+ * begins with cond-, sem-, rw- or own-mutex- condition variables, semaphores, readers-writer locks or mutexes are this
+ * file's own; all else is glibc's, with something done before or after. `cargo xtask conformance` says which check must
+ * find which fault.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +33,14 @@ static const char *const faults[] = {
     "sem-right",
     "sem-post-wakes-only-the-first",
     "sem-private-only",
+    "sem-destroy-leaves-mark",
+    "rw-right",
+    "rw-waiter-looks-late",
+    "rw-two-unlocks-count-as-one",
+    "own-mutex-right",
+    "own-mutex-alone-too-long",
+    "own-mutex-time-out-forgets-others",
+    "own-mutex-unlock-looks-early",
     "mutex-destroyed-while-in-use",
     "mutex-not-robust",
     "mutex-hides-its-owner",
@@ -209,9 +219,17 @@ EXPORT int pthread_cond_destroy(pthread_cond_t *c)
 
 /* ---- Semaphores ---- */
 
+/* Where glibc's own initialisation does not write. */
 struct sem {
-    word value, waiters;
+    char glibcs[16];
+    word value, waiters, mark;
 };
+enum { MARK = 0x5e3a };
+
+static bool is_ours(sem_t *s)
+{
+    return is_of("sem-") && atomic_load(&((struct sem *)s)->mark) == MARK;
+}
 
 static int sem_flags(void)
 {
@@ -238,22 +256,46 @@ EXPORT int sem_init(sem_t *s, int shared, unsigned value)
     if (!is_of("sem-")) return REAL(sem_init)(s, shared, value);
     memset(s, 0, sizeof *s);
     atomic_store(&((struct sem *)s)->value, value);
+    atomic_store(&((struct sem *)s)->mark, MARK);
+    return 0;
+}
+
+EXPORT int sem_destroy(sem_t *s)
+{
+    if (!is_ours(s)) return REAL(sem_destroy)(s);
+    if (!has("sem-destroy-leaves-mark")) atomic_store(&((struct sem *)s)->mark, 0);
+    return 0;
+}
+
+EXPORT int sem_trywait(sem_t *p)
+{
+    struct sem *s = (struct sem *)p;
+    if (!is_ours(p)) return REAL(sem_trywait)(p);
+    for (unsigned value = atomic_load(&s->value); value > 0;)
+        if (atomic_compare_exchange_strong(&s->value, &value, value - 1)) return 0;
+    return errno = EAGAIN, -1;
+}
+
+EXPORT int sem_getvalue(sem_t *restrict s, int *restrict value)
+{
+    if (!is_ours(s)) return REAL(sem_getvalue)(s, value);
+    *value = (int)atomic_load(&((struct sem *)s)->value);
     return 0;
 }
 
 EXPORT int sem_wait(sem_t *s)
 {
-    return is_of("sem-") ? sem_take((struct sem *)s, NULL) : REAL(sem_wait)(s);
+    return is_ours(s) ? sem_take((struct sem *)s, NULL) : REAL(sem_wait)(s);
 }
 
 EXPORT int sem_timedwait(sem_t *restrict s, const struct timespec *restrict until)
 {
-    return is_of("sem-") ? sem_take((struct sem *)s, until) : REAL(sem_timedwait)(s, until);
+    return is_ours(s) ? sem_take((struct sem *)s, until) : REAL(sem_timedwait)(s, until);
 }
 
 EXPORT int sem_post(sem_t *p)
 {
-    if (!is_of("sem-")) return REAL(sem_post)(p);
+    if (!is_ours(p)) return REAL(sem_post)(p);
     struct sem *s = (struct sem *)p;
     unsigned before = atomic_fetch_add(&s->value, 1);
     if (before > 0 && has("sem-post-wakes-only-the-first")) return 0;
@@ -261,10 +303,169 @@ EXPORT int sem_post(sem_t *p)
     return 0;
 }
 
+/* ---- Readers-writer locks: who finds it taken sleeps until somebody releases it, and looks again ---- */
+
+struct rw {
+    word guard, turn, readers, writer;
+};
+
+static bool rw_take(struct rw *l, bool writes, unsigned *turn)
+{
+    enter(&l->guard);
+    bool is_free = !atomic_load(&l->writer) && (!writes || !atomic_load(&l->readers));
+    if (is_free) atomic_fetch_add(writes ? &l->writer : &l->readers, 1);
+    *turn = atomic_load(&l->turn);
+    leave(&l->guard);
+    return is_free;
+}
+
+static int rw_wait(pthread_rwlock_t *lock, bool writes, const struct timespec *until)
+{
+    struct rw *l = (struct rw *)lock;
+    for (unsigned turn; !rw_take(l, writes, &turn);) {
+        if (has("rw-waiter-looks-late")) {
+            dawdle();
+            turn = atomic_load(&l->turn);
+        }
+        if (!sleep_on(&l->turn, turn, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)) return ETIMEDOUT;
+    }
+    return 0;
+}
+
+static int rw_try(pthread_rwlock_t *lock, bool writes)
+{
+    unsigned turn;
+    return rw_take((struct rw *)lock, writes, &turn) ? 0 : EBUSY;
+}
+
+static int rw_release(pthread_rwlock_t *lock)
+{
+    struct rw *l = (struct rw *)lock;
+    bool guards = !has("rw-two-unlocks-count-as-one");
+    if (guards) enter(&l->guard);
+    if (atomic_load(&l->writer)) {
+        atomic_store(&l->writer, 0);
+    } else {
+        unsigned seen = atomic_load(&l->readers);
+        dawdle();
+        atomic_store(&l->readers, seen - 1);
+    }
+    atomic_fetch_add(&l->turn, 1);
+    if (guards) leave(&l->guard);
+    wake(&l->turn, 1 << 30, FUTEX_PRIVATE_FLAG);
+    return 0;
+}
+
+EXPORT int pthread_rwlock_init(pthread_rwlock_t *lock, const pthread_rwlockattr_t *attributes)
+{
+    if (!is_of("rw-")) return REAL(pthread_rwlock_init)(lock, attributes);
+    memset(lock, 0, sizeof *lock);
+    return 0;
+}
+
+EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+{
+    return is_of("rw-") ? rw_wait(lock, false, NULL) : REAL(pthread_rwlock_rdlock)(lock);
+}
+
+EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
+{
+    return is_of("rw-") ? rw_wait(lock, true, NULL) : REAL(pthread_rwlock_wrlock)(lock);
+}
+
+EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *restrict lock, const struct timespec *restrict until)
+{
+    return is_of("rw-") ? rw_wait(lock, false, until) : REAL(pthread_rwlock_timedrdlock)(lock, until);
+}
+
+EXPORT int pthread_rwlock_timedwrlock(pthread_rwlock_t *restrict lock, const struct timespec *restrict until)
+{
+    return is_of("rw-") ? rw_wait(lock, true, until) : REAL(pthread_rwlock_timedwrlock)(lock, until);
+}
+
+EXPORT int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock)
+{
+    return is_of("rw-") ? rw_try(lock, false) : REAL(pthread_rwlock_tryrdlock)(lock);
+}
+
+EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
+{
+    return is_of("rw-") ? rw_try(lock, true) : REAL(pthread_rwlock_trywrlock)(lock);
+}
+
+EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
+{
+    return is_of("rw-") ? rw_release(lock) : REAL(pthread_rwlock_unlock)(lock);
+}
+
+/* ---- Mutexes that count who sleeps, and look whether the process has one thread ---- */
+
+struct mutex {
+    word lock, waiters;
+};
+
+static int mutex_try(struct mutex *m)
+{
+    unsigned seen = 0;
+    return atomic_compare_exchange_strong(&m->lock, &seen, 1) ? 0 : EBUSY;
+}
+
+/* With the fault, others may have been forgotten: it does not fall below 0. */
+static void no_longer_waits(word *waiters, bool in_time)
+{
+    unsigned seen = atomic_load(waiters);
+    if (seen == 1 && !in_time && has("own-mutex-time-out-forgets-others")) {
+        dawdle(); /* in which others come */
+        atomic_store(waiters, 0);
+        return;
+    }
+    while (seen > 0 && !atomic_compare_exchange_strong(waiters, &seen, seen - 1))
+        ;
+}
+
+static int mutex_wait(struct mutex *m, const struct timespec *until)
+{
+    if (has("own-mutex-alone-too-long") && __libc_single_threaded && atomic_load(&m->lock) == 0) {
+        dawdle(); /* in which the second thread begins */
+        atomic_store(&m->lock, 1);
+        return 0;
+    }
+    while (mutex_try(m)) {
+        atomic_fetch_add(&m->waiters, 1);
+        bool in_time = sleep_on(&m->lock, 1, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+        no_longer_waits(&m->waiters, in_time);
+        if (!in_time) return mutex_try(m) ? ETIMEDOUT : 0;
+    }
+    return 0;
+}
+
+static int mutex_release(struct mutex *m)
+{
+    bool looks_early = has("own-mutex-unlock-looks-early");
+    unsigned waiters = atomic_load(&m->waiters);
+    if (looks_early) dawdle();
+    atomic_store(&m->lock, 0);
+    if (!looks_early) waiters = atomic_load(&m->waiters);
+    if (waiters) wake(&m->lock, 1, FUTEX_PRIVATE_FLAG);
+    return 0;
+}
+
+EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until)
+{
+    return is_of("own-mutex-") ? mutex_wait((struct mutex *)mutex, until)
+                               : REAL(pthread_mutex_timedlock)(mutex, until);
+}
+
+EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    return is_of("own-mutex-") ? mutex_release((struct mutex *)mutex) : REAL(pthread_mutex_unlock)(mutex);
+}
+
 /* ---- Mutexes and spinlocks: glibc's, and something besides ---- */
 
 EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
+    if (is_of("own-mutex-")) return mutex_wait((struct mutex *)mutex, NULL);
     if (has("lock-allocates")) {
         void *volatile some = malloc(100); /* or the compiler leaves it out */
         free(some);
@@ -281,6 +482,7 @@ EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
 
 EXPORT int pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
+    if (is_of("own-mutex-")) return mutex_try((struct mutex *)mutex);
     int rc = REAL(pthread_mutex_trylock)(mutex);
     return rc == EBUSY && has("mutex-try-says-again") ? EAGAIN : rc;
 }

@@ -93,13 +93,16 @@ static bool is_at_rest(const struct slow *one)
 
 bool slow_await_stop_of(int which)
 {
-    enum { LIMIT_MS = 20000 }; /* against hangs */
+    enum { QUIET_MS = 20, LIMIT_MS = 60000 }; /* the limit is against hangs */
     long seen = -1;
-    for (int quiet_ms = 0, ms = 0; quiet_ms < 20; quiet_ms++, ms++) {
-        if (ms > LIMIT_MS) FAIL("after %ld steps a slow thread neither goes on nor sleeps", seen);
+    for (int quiet_ms = 0, still_ms = 0; quiet_ms < QUIET_MS; quiet_ms++, still_ms++) {
+        if (still_ms > LIMIT_MS) FAIL("after %ld steps a slow thread neither goes on nor sleeps", seen);
         for (int i = 0; i < 10 && gate_count(&slow[which].stopped) == 0; i++) nap_us(100);
         if (gate_count(&slow[which].stopped) > 0) return true;
-        if (slow_steps_of(which) != seen || !is_at_rest(&slow[which])) quiet_ms = 0;
+        if (slow_steps_of(which) != seen)
+            quiet_ms = still_ms = 0;
+        else if (!is_at_rest(&slow[which]))
+            quiet_ms = 0;
         seen = slow_steps_of(which);
     }
     return false;
@@ -113,6 +116,11 @@ bool slow_has_stopped(int which)
 void slow_go_on_of(int which)
 {
     gate_open(&slow[which].proceed);
+}
+
+void slow_settle_of(int which)
+{
+    settle(atomic_load(&slow[which].tid));
 }
 
 #else
@@ -166,6 +174,11 @@ bool slow_has_stopped(int which)
 }
 
 void slow_go_on_of(int which)
+{
+    (void)which;
+}
+
+void slow_settle_of(int which)
 {
     (void)which;
 }

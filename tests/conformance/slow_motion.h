@@ -39,6 +39,8 @@ bool slow_await_stop_of(int which);
 /* Whether it has come to where it stops. */
 bool slow_has_stopped(int which);
 void slow_go_on_of(int which);
+/* Gives it up to 50 ms to fall asleep, or to end. */
+void slow_settle_of(int which);
 
 /* FLASHLOCK_FULL is set: every instruction, and every pair, has its turn, which may take hours. */
 bool slow_everything(void);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { SLEEPERS = 3, PATIENCE_MS = 10000, SHARE = 23 };
+enum { SLEEPERS = 3, SHARE = 23 };
 
 static struct table {
     pthread_mutex_t mutex;
@@ -164,13 +164,9 @@ static void begin(struct slow_one *one)
 
 static void all_take(const char *what, int takers)
 {
-    int last = -1;
-    for (int ms = 0; atomic_load(&table.taken) < takers; nap_us(ms < 20 ? 100 : 1000), ms++) {
-        int now = atomic_load(&table.taken);
-        if (now != last) ms = 0;
-        last = now;
-        if (ms > PATIENCE_MS) FAIL("%s: %d of %d sleep beside tokens", what, takers - now, takers);
-    }
+    struct patience patience = {0};
+    for (int now; (now = atomic_load(&table.taken)) < takers;)
+        if (!patience_lasts(&patience, now)) FAIL("%s: %d of %d sleep beside tokens", what, takers - now, takers);
 }
 
 static void play(struct slow_one *ones, int count)
@@ -217,7 +213,7 @@ static void play_both(const struct deed *one, long step, const struct deed *othe
 
 /*
  * Pairs are drawn, the same in each run. With FLASHLOCK_FULL, which takes about an hour for a lock: each instruction of
- * the one, with one of SHARE of the other's, so that each of them has its turn.
+ * the one, with one of SHARE of the other's, so that each of them has its turn. All pairs would take a day for a lock.
  */
 static void two_stopped(int first, int last)
 {

@@ -61,20 +61,14 @@ static void crowd_sleeps(void)
     for (int i = 0; i < crowd.count; i++) settle(crowd.tids[i]);
 }
 
-/* Posts once for each, and for so many others that sleep as well, and waits until all have gone on. Fails if for
-   PATIENCE_MS nobody does. */
+/* Posts once for each, and for so many others that sleep as well, and waits until all have gone on. */
 static void crowd_goes_on(const char *what, int others)
 {
-    enum { PATIENCE_MS = 10000 };
     for (int i = 0; i < crowd.count + others; i++) CHECK_OK(sem_post(&crowd.sem));
-    int last = -1;
-    for (int ms = 0; atomic_load(&crowd.returned) < crowd.count; nap_us(ms < 20 ? 100 : 1000), ms++) {
-        int now = atomic_load(&crowd.returned);
-        if (now != last) ms = 0;
-        last = now;
-        if (ms > PATIENCE_MS)
+    struct patience patience = {0};
+    for (int now; (now = atomic_load(&crowd.returned)) < crowd.count;)
+        if (!patience_lasts(&patience, now))
             FAIL("%s: %d of %d sleep beside %d permits", what, crowd.count - now, crowd.count, sem_value(&crowd.sem));
-    }
 }
 
 /* ---- What slow threads do ---- */

@@ -3,6 +3,7 @@
 
 #include <gnu/libc-version.h>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdio.h>
@@ -134,6 +135,65 @@ bool is_asleep(pid_t tid)
     line[length] = 0;
     const char *name_end = strrchr(line, ')');
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+static long number_after(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at ? atol(at + strlen(name)) : 0;
+}
+
+struct others others_look(void)
+{
+    struct others others = {0};
+    char path[300], text[4096];
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) FAIL("cannot read /proc/self/task: %s", code_name(errno));
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        pid_t tid = atoi(entry->d_name);
+        snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
+        int fd = tid == 0 || tid == gettid() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        ssize_t length = read(fd, text, sizeof text - 1);
+        close(fd);
+        if (length <= 0) continue;
+        text[length] = 0;
+        const char *state = strstr(text, "\nState:\t");
+        others.count++;
+        others.awake += !state || !strchr("SZX", state[8]);
+        others.switches += number_after(text, "\nvoluntary_ctxt_switches:");
+    }
+    closedir(tasks);
+    return others;
+}
+
+static long cpu_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+void others_sleep(void)
+{
+    enum { POLLS_MS = 1000, GETS_UP = 200 };
+    struct others now = others_look(), last;
+    do {
+        if (cpu_ms() > POLLS_MS || now.switches > GETS_UP * now.count)
+            FAIL("waiters poll: %ld ms of CPU time, %d threads got up %ld times", cpu_ms(), now.count, now.switches);
+        nap_ms(50);
+        last = now;
+        now = others_look();
+    } while (last.awake || now.awake || last.switches != now.switches);
+}
+
+bool patience_lasts(struct patience *p, long progress)
+{
+    enum { QUICK = 20, LOOKS = 100, MOST = 60000, MOST_ASLEEP = 10000 / LOOKS };
+    if (progress != p->seen) *p = (struct patience){.seen = progress};
+    nap_us(p->naps < QUICK ? 100 : 1000);
+    if (++p->naps % LOOKS == 0) p->asleep = others_look().awake ? 0 : p->asleep + 1;
+    return p->naps < MOST && p->asleep < MOST_ASLEEP;
 }
 
 void settle(pid_t tid)

@@ -1,9 +1,12 @@
 /*
  * What do blocked threads cost? Each scenario blocks threads for good, in a process of its own, and prints the CPU time
- * and the context switches of that process over a window in which nothing happens. Not its wall time: a busy machine
- * changes nothing.
+ * and the context switches of that process over a window in which nothing happens, once all sleep. Not its wall time: a
+ * busy machine changes nothing. After a second window of that length it prints how often the thread that got up most
+ * often has done so since all slept: a timer that doubles fires seldom, however late the machine.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -25,6 +28,7 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t semaphore;
 
 static atomic_int at_it; /* threads that are about to block */
+static atomic_int gone;  /* threads whose time is out */
 
 static void die(const char *what)
 {
@@ -163,6 +167,7 @@ static void *in_short_timedlock(void *object)
     deadline.tv_nsec %= 1000000000;
     atomic_fetch_add(&at_it, 1);
     must(pthread_mutex_timedlock(object, &deadline) == ETIMEDOUT ? 0 : EINVAL, "pthread_mutex_timedlock");
+    atomic_fetch_add(&gone, 1);
     return NULL;
 }
 
@@ -171,7 +176,7 @@ static void after_time_outs(void)
     must(pthread_mutex_lock(&mutex), "pthread_mutex_lock");
     block(1, in_lock, &mutex);
     block(MANY, in_short_timedlock, &mutex);
-    nap_ms(300);
+    while (atomic_load(&gone) < MANY) nap_ms(1);
     block(SOME, in_lock, &mutex);
 }
 
@@ -213,11 +218,26 @@ static void broadcast(void)
     must(pthread_cond_broadcast(&cond), "pthread_cond_broadcast");
 }
 
+/* What must be found out: a waiter that gets up again and again to look. */
+static void *in_naps(void *object)
+{
+    (void)object;
+    atomic_fetch_add(&at_it, 1);
+    for (;;) nap_ms(20);
+    return NULL;
+}
+
+static void napping(void)
+{
+    one_mutex();
+    block(1, in_naps, NULL);
+}
+
 static const struct scenario {
     const char *name;
     void (*block)(void);
     int threads;
-    const char *about;
+    const char *about; /* NULL: not for locks, and only if it is named */
 } scenarios[] = {
     {"mutexes", many_mutexes, MANY, "100 mutexes, a waiter for each"},
     {"mutex", one_mutex, SOME, "one mutex, 40 waiters"},
@@ -229,6 +249,7 @@ static const struct scenario {
     {"semaphore", permits, 2 * SOME, "40 threads in sem_wait, 40 in sem_timedwait"},
     {"condition", conditions, 2 * SOME, "40 threads in pthread_cond_wait, 40 in pthread_cond_timedwait"},
     {"broadcast", broadcast, SOME, "40 waiters of a broadcast, whose mutex is held"},
+    {"napping", napping, SOME + 1, NULL},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof scenarios[0] };
 
@@ -239,18 +260,91 @@ static long microseconds(struct timeval time)
     return time.tv_sec * 1000000L + time.tv_usec;
 }
 
+/* Of the other threads of this process. */
+struct look {
+    int count, awake;
+    struct {
+        int tid;
+        long slept; /* how often it has given up its CPU */
+    } threads[4 * MANY];
+};
+
+static long after(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at ? atol(at + strlen(name)) : 0;
+}
+
+static void look(struct look *look)
+{
+    char path[300], text[4096];
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) die("/proc/self/task");
+    look->count = look->awake = 0;
+    for (struct dirent *entry; (entry = readdir(tasks)) && look->count < 4 * MANY;) {
+        int tid = atoi(entry->d_name);
+        snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+        int fd = tid == 0 || tid == gettid() ? -1 : open(path, O_RDONLY);
+        if (fd < 0) continue;
+        ssize_t length = read(fd, text, sizeof text - 1);
+        close(fd);
+        if (length <= 0) continue;
+        text[length] = 0;
+        look->awake += strstr(text, "\nState:\tS") == NULL;
+        look->threads[look->count].tid = tid;
+        look->threads[look->count++].slept = after(text, "\nvoluntary_ctxt_switches:");
+    }
+    closedir(tasks);
+}
+
+static long now_ms(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Until they sleep, at two looks; or have polled for so much CPU time that they will not stop. */
+static void await_sleep(struct look *now)
+{
+    enum { POLL_MS = 2000 };
+    for (int asleep = 0; asleep < 2 && now_ms(CLOCK_PROCESS_CPUTIME_ID) < POLL_MS; nap_ms(20)) {
+        look(now);
+        asleep = now->awake ? 0 : asleep + 1;
+    }
+    look(now);
+}
+
+/* How often the thread has given up its CPU between the looks that did so most often. */
+static long most(const struct look *before, const struct look *now)
+{
+    long most = 0;
+    for (int i = 0; i < now->count; i++)
+        for (int j = 0; j < before->count; j++) {
+            long got_up = now->threads[i].slept - before->threads[j].slept;
+            if (now->threads[i].tid == before->threads[j].tid && got_up > most) most = got_up;
+        }
+    return most;
+}
+
 static void measure(const struct scenario *s, long settle_ms, long window_ms)
 {
-    struct rusage before, after;
+    static struct look asleep, late;
+    struct rusage before, now;
     s->block();
+    await_sleep(&asleep);
+    long begun_ms = now_ms(CLOCK_MONOTONIC);
     nap_ms(settle_ms);
     getrusage(RUSAGE_SELF, &before);
     nap_ms(window_ms);
-    getrusage(RUSAGE_SELF, &after);
-    long cpu = microseconds(after.ru_utime) - microseconds(before.ru_utime) + microseconds(after.ru_stime) -
+    getrusage(RUSAGE_SELF, &now);
+    long cpu = microseconds(now.ru_utime) - microseconds(before.ru_utime) + microseconds(now.ru_stime) -
                microseconds(before.ru_stime);
-    long switches = after.ru_nvcsw - before.ru_nvcsw + after.ru_nivcsw - before.ru_nivcsw;
-    printf("%s threads=%d window_ms=%ld cpu_us=%ld switches=%ld\n", s->name, s->threads, window_ms, cpu, switches);
+    long switches = now.ru_nvcsw - before.ru_nvcsw + now.ru_nivcsw - before.ru_nivcsw;
+    nap_ms(window_ms);
+    look(&late);
+    printf("%s threads=%d window_ms=%ld cpu_us=%ld switches=%ld asleep_ms=%ld got_up=%ld\n", s->name, s->threads,
+           window_ms, cpu, switches, now_ms(CLOCK_MONOTONIC) - begun_ms, most(&asleep, &late));
     fflush(stdout);
     _exit(0);
 }
@@ -264,13 +358,14 @@ static int usage(void)
 int main(int count, char **arguments)
 {
     if (count == 2 && strcmp(arguments[1], "--list") == 0) {
-        for (int i = 0; i < SCENARIOS; i++) printf("%-14s %s\n", scenarios[i].name, scenarios[i].about);
+        for (int i = 0; i < SCENARIOS; i++)
+            if (scenarios[i].about) printf("%-14s %s\n", scenarios[i].name, scenarios[i].about);
         return 0;
     }
     if (count < 3 || atol(arguments[1]) <= 0 || atol(arguments[2]) <= 0) return usage();
     int failed = 0;
     for (int i = 0; i < SCENARIOS; i++) {
-        bool chosen = count == 3;
+        bool chosen = count == 3 && scenarios[i].about;
         for (int j = 3; j < count; j++) chosen |= strcmp(arguments[j], scenarios[i].name) == 0;
         if (!chosen) continue;
         pid_t pid = fork();

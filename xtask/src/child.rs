@@ -37,6 +37,11 @@ pub(crate) fn be_exhaustive() {
     FULL.store(true, Ordering::Relaxed);
 }
 
+/// Whether they are.
+pub(crate) fn is_exhaustive() -> bool {
+    FULL.load(Ordering::Relaxed)
+}
+
 /// How much of a failed program's output an error message shows, in lines from its end.
 const SHOWN_LINES: usize = 5000;
 

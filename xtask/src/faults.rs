@@ -35,10 +35,12 @@ use Ends::{Hangs, Wrong};
 
 const COND: &str = "cond-right";
 const SEM: &str = "sem-right";
+const RW: &str = "rw-right";
+const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 17] = [
+const FAULTS: [Fault; 23] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -49,6 +51,20 @@ const FAULTS: [Fault; 17] = [
     ]),
     Fault::new("sem-post-wakes-only-the-first", SEM, Wrong, &["slow_motion.sem_wait_stopped_anywhere_before_48"]),
     Fault::new("sem-private-only", SEM, Hangs, &["sem.shared_between_processes"]),
+    Fault::new("sem-destroy-leaves-mark", SEM, Hangs, &["sem.destroyed_memory_becomes_the_c_librarys"]),
+    Fault::new("rw-waiter-looks-late", RW, Wrong, &[
+        "slow_motion.rw_rdlock_stopped_anywhere", "slow_motion.rw_timedwrlock_stopped_anywhere",
+    ]),
+    Fault::new("rw-two-unlocks-count-as-one", RW, Wrong, &["slow_motion.rw_unlock_and_another_stopped_anywhere"]),
+    Fault::new("own-mutex-alone-too-long", MUTEX, Wrong, &[
+        "alone.a_thread_holds_a_mutex_from_any_instruction_of_lock_on",
+    ]),
+    Fault::new("own-mutex-time-out-forgets-others", MUTEX, Wrong, &[
+        "slow_motion.time_out_and_another_stopped_anywhere_lose_nobody",
+    ]),
+    Fault::new("own-mutex-unlock-looks-early", MUTEX, Wrong, &[
+        "slow_motion.unlock_and_another_stopped_anywhere_lose_nobody",
+    ]),
     Fault::new("mutex-destroyed-while-in-use", GLIBC, Wrong, &[
         "cond_busy.a_default_mutex_until_all_are_woken", "mutex_kinds.default_destroy_while_locked_is_ebusy",
     ]),

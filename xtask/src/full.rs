@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 
 use crate::child;
 use crate::steps::{Steps, Tally};
-use crate::{apps, conformance, glibc, mallocs, options, packages, speed, test, torture};
+use crate::{apps, conformance, glibc, mallocs, miri, options, packages, speed, test, torture};
 
 /// What can be run alone.
 struct Part {
@@ -21,7 +21,7 @@ struct Part {
     run: fn() -> Result<Tally>,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part { name: "models", about: "the model tests, without the bounds of .ci/run", minutes: 60, run: test::models },
     Part {
         name: "simulator",
@@ -31,8 +31,9 @@ const PARTS: [Part; 10] = [
     },
     Part {
         name: "conformance",
-        about: "every check under every lock, at length, including the known exceptions of locks and of glibc",
-        minutes: 240,
+        about: "every check under every lock, at length, including the known exceptions of locks and of glibc; an hour \
+                for each lock are pairs of stopped threads",
+        minutes: 1800,
         run: || conformance::run(&conformance::Options::exhaustive()),
     },
     Part {
@@ -53,6 +54,7 @@ const PARTS: [Part; 10] = [
         minutes: 5,
         run: || mallocs::run(&mallocs::Options::default()),
     },
+    Part { name: "miri", about: "every lock under Miri, with 16 seeds", minutes: 20, run: miri::run },
     Part {
         name: "glibc",
         about: "four other versions of glibc, both suites, under tas, futex, mcs and shfl",

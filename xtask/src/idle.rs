@@ -2,11 +2,12 @@
 //!
 //! Programs may have hundreds of them, for hours. So none may use CPU time: a waiter polls for its budget, then sleeps
 //! until it is woken or its deadline comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the
-//! CPU time of the process, and its context switches, over a window in which nothing happens: not its wall time, so
-//! that a busy machine changes nothing.
+//! CPU time of the process, and its context switches, over a window in which nothing happens, once all threads sleep:
+//! not its wall time, so that a busy machine changes nothing. After a second window no thread may have got up more
+//! often than a timer allows that doubles each time. A late machine makes it less often.
 //!
 //! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must
-//! be found out.
+//! be found out. So must a thread that naps for 20 ms again and again among threads that sleep, as waiters once did.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,23 +28,26 @@ const SHARE: f64 = 0.001;
 /// How often it may be switched to in the window, and the measuring thread besides.
 const SWITCHES_EACH: u64 = 3;
 const SWITCHES_BESIDE: u64 = 20;
+/// The shortest timer (ms) that may wake a thread up for safety's sake; each is twice as long as the one before.
+const FIRST_TIMER_MS: u64 = 20;
 /// How many programs run at a time: they sleep.
 const AT_ONCE: usize = 12;
 /// Against hangs only.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Scenarios of readers-writer locks; the others are of mutexes, and what goes with them.
 const RW: &[&str] = &["readers", "writers", "behind-reader"];
-/// A lock that must be found out, and where.
-const CONTROL: (&str, &str) = ("shfl:wait=spin", "mutex");
+/// What must be found out: a lock, if it is not glibc's, and the scenario; and what waiters do there.
+const CONTROLS: [(Option<&str>, &str, &str); 2] =
+    [(Some("shfl:wait=spin"), "mutex", "poll for ever"), (None, "napping", "get up every 20 ms")];
 
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     chosen: Chosen,
-    /// How long threads are blocked before measuring begins, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 500)]
+    /// How long all threads have slept before measuring begins, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 300)]
     settle: u64,
-    /// How long to measure, in milliseconds
+    /// How long to measure, twice, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1500)]
     window: u64,
     /// Run only these scenarios
@@ -59,6 +63,10 @@ struct Cost {
     window_ms: u64,
     cpu_us: u64,
     switches: u64,
+    /// Since all slept.
+    asleep_ms: u64,
+    /// How often the thread that got up most often has done so since then.
+    got_up: u64,
 }
 
 impl Cost {
@@ -68,7 +76,15 @@ impl Cost {
     }
 
     fn is_nothing(&self) -> bool {
-        self.share() <= SHARE && self.switches <= SWITCHES_EACH * self.threads + SWITCHES_BESIDE
+        self.share() <= SHARE
+            && self.switches <= SWITCHES_EACH * self.threads + SWITCHES_BESIDE
+            && self.got_up <= self.timers()
+    }
+
+    /// How many timers may have fired, one after the other: FIRST, 2 * FIRST, 4 * FIRST, … One more, because the first
+    /// look may have found a thread whose timer had just fired.
+    fn timers(&self) -> u64 {
+        u64::from((self.asleep_ms / FIRST_TIMER_MS + 1).ilog2()) + 1
     }
 }
 
@@ -87,7 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     }
     let results = watched("threads are blocked", || at_once(&runs, AT_ONCE, |run| costs(&program, run, options)))?;
     let mut tally = Tally::default();
-    let mut table = table::of_numbers(["lock", "scenario", "threads", "% of a CPU each", "switches", ""]);
+    let mut table = table::of_numbers(["lock", "scenario", "threads", "% of a CPU each", "switches", "got up", ""]);
     for (run, costs) in runs.iter().zip(&results) {
         for cost in costs {
             let ok = cost.is_nothing();
@@ -98,14 +114,17 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
                 cost.threads.to_string(),
                 format!("{:.4}", cost.share() * 100.0),
                 cost.switches.to_string(),
+                format!("{} of {}", cost.got_up, cost.timers()),
                 if ok { "ok" } else { "TOO MUCH" }.to_owned(),
             ]);
         }
     }
-    println!("{} ms after {} ms:\n{table}", options.window, options.settle);
+    println!("{0} ms after {1} ms of sleep, and {0} ms more:\n{table}", options.window, options.settle);
     if options.chosen.is_everything() {
         note_missing_wait();
-        tally += control(&program, options)?;
+        for control in CONTROLS {
+            tally += must_be_found(&program, options, control)?;
+        }
     }
     Ok(tally)
 }
@@ -159,7 +178,7 @@ fn costs(program: &Path, run: &Run, options: &Options) -> Result<Vec<Cost>> {
     Ok(costs)
 }
 
-/// `mutex threads=40 window_ms=1500 cpu_us=22 switches=1`
+/// `mutex threads=40 window_ms=1500 cpu_us=22 switches=1 asleep_ms=3300 got_up=1`
 fn parse(line: &str) -> Result<Cost> {
     let mut words = line.split_whitespace();
     let scenario = words.next().unwrap_or_default().to_owned();
@@ -172,20 +191,26 @@ fn parse(line: &str) -> Result<Cost> {
         window_ms: number("window_ms")?,
         cpu_us: number("cpu_us")?,
         switches: number("switches")?,
+        asleep_ms: number("asleep_ms")?,
+        got_up: number("got_up")?,
         scenario,
     })
 }
 
-/// Waiters that poll for ever must be found out: if they pass, the measuring is broken.
-fn control(program: &Path, options: &Options) -> Result<Tally> {
-    let (lock, scenario) = CONTROL;
-    let run = Run { under: Under::lock(lock)?, name: lock.to_owned(), scenarios: vec![scenario.to_owned()] };
+/// Waiters that do this must be found out: if they pass, the measuring is broken.
+fn must_be_found(
+    program: &Path,
+    options: &Options,
+    (lock, scenario, what): (Option<&str>, &str, &str),
+) -> Result<Tally> {
+    let (under, name) = match lock {
+        Some(lock) => (Under::lock(lock)?, lock),
+        None => (Under::Glibc, "glibc"),
+    };
+    let run = Run { under, name: name.to_owned(), scenarios: vec![scenario.to_owned()] };
     let found = costs(program, &run, options)?.iter().any(|cost| !cost.is_nothing());
-    println!(
-        "{} {lock}: waiters that poll for ever are {}found out",
-        if found { "ok" } else { "not ok" },
-        if found { "" } else { "not " }
-    );
+    let (ok, not) = if found { ("ok", "") } else { ("not ok", "not ") };
+    println!("{ok} {name}: waiters that {what} are {not}found out");
     Ok(if found { Tally::PASSED } else { Tally::FAILED })
 }
 
@@ -195,11 +220,14 @@ mod tests {
 
     #[test]
     fn costs_are_read() {
-        let cost = parse("mutex threads=40 window_ms=1000 cpu_us=20 switches=1").expect("well-formed");
+        let line = "mutex threads=40 window_ms=1000 cpu_us=20 switches=1 asleep_ms=2200 got_up=7";
+        let cost = parse(line).expect("well-formed");
         assert!(cost.is_nothing() && cost.scenario == "mutex");
         assert!(parse("mutex threads=40 window_ms=1000 cpu_us=some switches=1").is_err());
         assert!(!Cost { cpu_us: 41_000, ..cost.clone() }.is_nothing());
-        assert!(!Cost { switches: 141, ..cost }.is_nothing());
+        assert!(!Cost { switches: 141, ..cost.clone() }.is_nothing());
+        assert!(!Cost { got_up: 8, ..cost.clone() }.is_nothing());
+        assert!(Cost { got_up: 8, asleep_ms: 2540, ..cost }.is_nothing());
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod instructions;
 mod kernel;
 mod locks;
 mod mallocs;
+mod miri;
 mod options;
 mod packages;
 mod races;
@@ -84,6 +85,8 @@ enum Task {
     Idle(idle::Options),
     /// Run every lock and every admission policy under ThreadSanitizer
     Races,
+    /// Run every lock under Miri, which knows all of Rust's rules of memory
+    Miri,
     /// Run real programs under glibc and under some locks, and check their output
     Apps(apps::Options),
     /// Check by instruction counts that unused statistics cost nothing
@@ -147,6 +150,7 @@ fn perform(task: &Task) -> Result<Option<Tally>> {
         Task::Bound(options) => bound::run(options).map(Some),
         Task::Idle(options) => idle::run(options).map(Some),
         Task::Races => races::run().map(Some),
+        Task::Miri => miri::run().map(Some),
         Task::Apps(options) => apps::run(options).map(Some),
         Task::Instructions(options) => instructions::run(options).map(Some),
         Task::Atomics(options) => atomics::run(options).map(Some),

@@ -31,16 +31,19 @@ pub(crate) struct Options {
     step: Vec<String>,
 }
 
-/// What is checked of the locks that are not principal ([`locks::tiers`]): mutexes and condition variables, …
+/// What is checked of the locks that are not principal ([`locks::tiers`]): under each, all checks of the areas that
+/// found faults in just these locks, …
+const OF_EACH: [&str; 3] = ["mapped.*", "exit.memory_gone_*", "owner.*"];
+/// … and a part of the checks of mutexes, condition variables and forks, and of `alone.*`, which forks often.
 ///
 /// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`,
 /// which takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`,
-/// `sandbox.*`, `threads.*`, `exit.*`, and others). `cargo xtask full conformance` runs everything under all locks.
-const IN_BRIEF: [&str; 3] = ["mutex_*", "cond_*", "fork.*"];
-/// … of which one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same
-/// parts, …
+/// `sandbox.*`, `threads.*`, the others of `exit.*`, and more). `cargo xtask full conformance` runs everything.
+const IN_BRIEF: [&str; 4] = ["mutex_*", "cond_*", "fork.*", "alone.*"];
+/// Of these, one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same
+/// parts.
 const IN_BRIEF_SHARE: usize = 3;
-/// … and the torture, with more threads than CPUs.
+/// They have the torture with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
 /// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes four seconds
@@ -88,8 +91,11 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let two = principal.iter().filter(|lock| SHORT_LIVED.contains(&lock.as_str())).cloned().collect();
     steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(Chosen::of(two))));
     if !further.is_empty() {
-        let brief = IN_BRIEF.map(str::to_owned).to_vec();
+        let [each, brief] = [&OF_EACH[..], &IN_BRIEF].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());
         let further = || Chosen::of(further.clone());
+        steps.run("further locks: conformance of each", || {
+            conformance::run(&conformance::Options::share(further(), each, 1))
+        });
         steps.run("further locks: conformance", || {
             conformance::run(&conformance::Options::share(further(), brief, IN_BRIEF_SHARE))
         });

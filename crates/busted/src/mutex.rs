@@ -14,14 +14,11 @@ pub struct Busted;
 impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Futex: try_lock unlock is_locked);
+
     const GLIBC_WORD: bool = true;
 
     fn new_queue() {}
-
-    unsafe fn try_lock(word: &M::Word, queue: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Futex as RawLock<M>>::try_lock(word, queue) }
-    }
 
     unsafe fn lock(word: &M::Word, queue: &()) {
         if !slips::<M>() {
@@ -33,15 +30,5 @@ impl<M: Machine> RawLock<M> for Busted {
     unsafe fn lock_until(word: &M::Word, queue: &(), until: Deadline) -> Result<(), TimedOut> {
         // SAFETY: the caller's promise.
         if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::lock_until(word, queue, until) } }
-    }
-
-    unsafe fn unlock(word: &M::Word, queue: &()) {
-        // SAFETY: the caller's promise.
-        unsafe { <Futex as RawLock<M>>::unlock(word, queue) };
-    }
-
-    unsafe fn is_locked(word: &M::Word, queue: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Futex as RawLock<M>>::is_locked(word, queue) }
     }
 }

@@ -21,8 +21,8 @@
 //! ## What is safe
 //! [`Raw`](parts::raw::Raw), [`rw::Raw`] and [`Delegate`](closure::Delegate) are for programs that embed a lock; a
 //! program that uses only these, and keeps what their unsafe functions ask, has intact memory. The functions of the
-//! locks themselves ask for the [contract](parts::raw) that their state is their own. [`parts`], [`cond`] and [`sem`] are
-//! what locks and the preload are made of. Their functions reach nothing but the machine's words, nodes and blocks,
+//! locks themselves ask for the [contract](parts::raw) that their state is their own. [`parts`], [`cond`] and [`sem`]
+//! are what locks and the preload are made of. Their functions reach nothing but the machine's words, nodes and blocks,
 //! whatever numbers the words hold. But all locks of a process share these: a program that writes to a node, or waits
 //! with one, against the invariants on the part's page may make *another* lock let two threads in.
 #![no_std]

@@ -29,7 +29,7 @@ fn scribbled(work: impl FnOnce()) {
             while !done.load(Relaxed) {
                 for handle in (0..pool::size()).filter_map(|number| Handle::from_word(number + Handle::RESERVED + 1)) {
                     let node = handle.node::<Here>();
-                    for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at] {
+                    for hint in [&node.since, &node.passes, &node.check_at, &node.granted_at, &node.queued_at] {
                         // Small values too: the interesting ones are near 0, or are handles.
                         hint.store(Here::random() >> (Here::random() % 32), Relaxed);
                     }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::{Clock, Deadline, Memory as _, TimedOut};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _};
 use flashlock_locks::mutex::numa::CTktTkt;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::{Raw, RawLock};
@@ -121,9 +121,7 @@ const DESTROYS_NOTHING: u8 = 2;
 impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
-    fn new_queue() -> L::Queue {
-        L::new_queue()
-    }
+    flashlock_locks::same_as!(Here, L: new_queue lock lock_until unlock is_locked);
 
     unsafe fn try_lock(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {
@@ -137,26 +135,6 @@ impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
             let _ = Here::take_node();
         }
         taken
-    }
-
-    unsafe fn lock(word: &Word32, queue: &L::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { L::lock(word, queue) };
-    }
-
-    unsafe fn lock_until(word: &Word32, queue: &L::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { L::lock_until(word, queue, until) }
-    }
-
-    unsafe fn unlock(word: &Word32, queue: &L::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { L::unlock(word, queue) };
-    }
-
-    unsafe fn is_locked(word: &Word32, queue: &L::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { L::is_locked(word, queue) }
     }
 
     unsafe fn destroy(word: &Word32, queue: &L::Queue) {

@@ -93,8 +93,8 @@ impl Mutex {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
-    /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in 20 bytes with glibc's `__spins`, which is
-    /// unused if no glibc code may touch the mutex.
+    /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in
+    /// 20 bytes with glibc's `__spins`, which is unused if no glibc code may touch the mutex.
     #[inline(always)]
     pub fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };

@@ -147,6 +147,8 @@ impl LockId {
 }
 
 #[cfg(test)]
+mod sound;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalogue::rw::RW_LOCKS;

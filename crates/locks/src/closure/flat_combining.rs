@@ -149,7 +149,7 @@ impl<M: Machine> Record<M> {
     }
 
     /// The next record in the list of all records. (A record's NUMA node is not needed.)
-    fn also(self) -> &'static M::Word {
+    fn next_record(self) -> &'static M::Word {
         &self.node.numa
     }
 
@@ -219,7 +219,7 @@ impl<M: Machine> FlatState<M> {
             let owner = last.owner().load(Relaxed);
             owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
         });
-        let any = last.into_iter().chain(list::<M>(&self.records, Record::also));
+        let any = last.into_iter().chain(list::<M>(&self.records, Record::next_record));
         let mut taken = any.filter_map(|record| Some((record, record.take()?)));
         let (record, listed) = taken.next().unwrap_or_else(|| (self.new_record(), false));
         M::set_local(Local::Record, record.handle.word());
@@ -234,7 +234,7 @@ impl<M: Machine> FlatState<M> {
         let word = record.handle.word();
         let first = self.first.compare_exchange(0, word, Relaxed, Relaxed).err().unwrap_or(word);
         record.owner().store(first | OWNED, Relaxed);
-        push::<M>(&self.records, record, record.also());
+        push::<M>(&self.records, record, record.next_record());
         record
     }
 }
@@ -377,7 +377,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     }
 
     fn destroy(lock: &FlatState<M>) {
-        for record in list::<M>(&lock.records, Record::also) {
+        for record in list::<M>(&lock.records, Record::next_record) {
             record.owner().store(0, Relaxed); // Invariant 2. The pool publishes it.
             M::give_node(record.handle);
         }

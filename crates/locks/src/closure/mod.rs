@@ -68,7 +68,7 @@ pub use flat_combining::FlatCombining;
 
 use crate::machine::node::Node;
 use crate::machine::{Machine, Word};
-use crate::parts::wait::{WaitPolicy, tell};
+use crate::parts::wait::{WaitPolicy, notify};
 
 /// Work to be done under a lock. It is the head of a record on the stack of the thread that asks; the function knows
 /// the rest of the record.
@@ -141,7 +141,7 @@ pub unsafe fn serve<M: Machine>(node: &Node<M>) {
 
 /// WAITING | PARKED -> what its thread waits for. Release pairs with the Acquire in `wait::notified`.
 fn answer<M: Machine, W: WaitPolicy>(node: &Node<M>, what: u32) {
-    if W::PARKS { tell::<M>(&node.state, what) } else { node.state.store(what, Release) }
+    if W::PARKS { notify::<M>(&node.state, what) } else { node.state.store(what, Release) }
 }
 
 /// A value that can be accessed only through its closure lock.

@@ -48,7 +48,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::spin::Futex;
-use crate::parts::adoption::{Chain, claimed, tell, until_notified};
+use crate::parts::adoption::{Chain, claimed, signal, until_notified};
 use crate::parts::list::List;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::settle::settle;
@@ -245,7 +245,7 @@ impl<M: Machine> CondQueue<M> {
         self.leave();
         if let Some(first) = first {
             M::trace(Event::CondSignal);
-            tell::<M>(first);
+            signal::<M>(first);
         }
     }
 

@@ -1,11 +1,13 @@
-//! A machine for unit tests: it has no time, no CPUs and one thread; its NUMA nodes stand in a row.
+//! A machine for unit tests: words are the atomics of the standard library, and threads are its threads. Waiters poll,
+//! and yield between polls; so it has no system calls, and runs under Miri. The NUMA nodes stand in a row.
 
 extern crate std;
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::boxed::Box;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 use std::vec::Vec;
 
 use crate::machine::block::{Block, Name};
@@ -14,22 +16,44 @@ use crate::machine::{
     Beside, Deadline, Handle, Listen, Local, Machine, Memory, Patience, Time, Topology, Tunables, Unparked, Waiting,
     Word,
 };
+use crate::parts::policy::chosen::NAMES;
 
-/// Sets the chosen policy.
+/// Sets the chosen policy of the calling thread's locks.
 pub(crate) fn choose(policy: u32) {
-    TUNABLES.set(Box::leak(Box::new(Tunables { policy, ..Tunables::DEFAULT })));
+    TUNABLES.set(&CHOICES[policy as usize]);
 }
+
+/// The options with each policy.
+static CHOICES: [Tunables; NAMES.len()] = {
+    let mut all = [Tunables::DEFAULT; NAMES.len()];
+    let mut policy = 0;
+    while policy < all.len() {
+        all[policy].policy = policy as u32;
+        policy += 1;
+    }
+    all
+};
 
 /// Sets how much the thread is preferred.
 pub(crate) fn prefer(priority: i32) {
     PRIORITY.set(priority);
 }
 
+/// From now on the calling thread's clock stands at this time (µs).
+pub(crate) fn stop_clock(micros: u32) {
+    CLOCK.set(Some(micros));
+}
+
 std::thread_local! {
-    static NODES: RefCell<Vec<&'static Node<Bench>>> = const { RefCell::new(Vec::new()) };
+    static CLOCK: Cell<Option<u32>> = const { Cell::new(None) };
     static TUNABLES: Cell<&'static Tunables> = const { Cell::new(&Tunables::DEFAULT) };
     static PRIORITY: Cell<i32> = const { Cell::new(0) };
+    static LOCALS: [Cell<u32>; Local::COUNT] = const { [const { Cell::new(0) }; Local::COUNT] };
+    static RANDOM: Cell<u32> = const { Cell::new(1) };
 }
+
+/// How often a waiter polls that could sleep.
+const POLLS: u32 = 4;
 
 /// The machine.
 pub(crate) struct Bench;
@@ -64,92 +88,159 @@ impl Word for Plain {
     }
 }
 
+/// Pieces by their numbers, and the numbers of the free ones.
+struct Pool<T: 'static>(Mutex<(Vec<&'static T>, Vec<u32>)>);
+
+impl<T> Pool<T> {
+    const fn new() -> Self {
+        Self(Mutex::new((Vec::new(), Vec::new())))
+    }
+
+    fn books(&self) -> MutexGuard<'_, (Vec<&'static T>, Vec<u32>)> {
+        self.0.lock().expect("no panic in here")
+    }
+
+    fn take(&self, make: impl FnOnce() -> T) -> u32 {
+        let (all, free) = &mut *self.books();
+        free.pop().unwrap_or_else(|| {
+            all.push(Box::leak(Box::new(make())));
+            all.len() as u32 - 1
+        })
+    }
+
+    fn give(&self, number: u32) {
+        let (_, free) = &mut *self.books();
+        assert!(!free.contains(&number), "given back twice");
+        free.push(number);
+    }
+
+    fn at(&self, number: u32) -> &'static T {
+        self.books().0[number as usize]
+    }
+}
+
+static NODES: Pool<Node<Bench>> = Pool::new();
+static BLOCKS: Pool<Block<Bench>> = Pool::new();
+static BESIDE: [Plain; 2] = [Plain(AtomicU32::new(0)), Plain(AtomicU32::new(0))];
+
+/// A node's handle is its number and this.
+const NODES_FROM: u32 = Handle::RESERVED + 1;
+
+fn handle(number: u32) -> Handle {
+    Handle::from_word(number + NODES_FROM).expect("neither 0 nor 1")
+}
+
 impl Memory for Bench {
     type Word = Plain;
 
     fn node(handle: Handle) -> &'static Node<Self> {
-        NODES.with_borrow(|nodes| nodes[handle.word() as usize - 2])
+        NODES.at(handle.word() - NODES_FROM)
     }
 
     fn take_node() -> Handle {
-        NODES.with_borrow_mut(|nodes| {
-            // SAFETY: it joins the pool.
-            nodes.push(Box::leak(Box::new(unsafe { Node::new() })));
-            Handle::from_word(nodes.len() as u32 + 1).expect("neither 0 nor 1")
-        })
+        // SAFETY: it joins the pool.
+        handle(NODES.take(|| unsafe { Node::new() }))
+    }
+
+    fn give_node(handle: Handle) {
+        NODES.give(handle.word() - NODES_FROM);
     }
 
     fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        let nodes = NODES.with_borrow(Vec::len) as u32;
-        (0..nodes).filter_map(|index| Handle::from_word(index + 2)).any(look)
+        let nodes = NODES.books().0.len() as u32;
+        (0..nodes).map(handle).any(look)
     }
 
-    // No lock has a side block here.
-    fn block(_: Name) -> &'static Block<Self> {
-        unreachable!()
+    fn block(name: Name) -> &'static Block<Self> {
+        BLOCKS.at(name.word() - 1)
     }
 
     fn take_block() -> Name {
-        unreachable!()
+        // SAFETY: it joins the pool.
+        Name::from_word(BLOCKS.take(|| unsafe { Block::new() }) + 1).expect("it is not 0")
     }
 
-    fn give_block(_: Name) {
-        unreachable!()
+    fn give_block(name: Name) {
+        BLOCKS.give(name.word() - 1);
     }
 
-    // No thread waits here.
-    fn give_node(_: Handle) {
-        unreachable!()
+    fn local(which: Local) -> u32 {
+        LOCALS.with(|locals| locals[which as usize].get())
     }
 
-    fn local(_: Local) -> u32 {
-        unreachable!()
-    }
-
-    fn set_local(_: Local, _: u32) {
-        unreachable!()
+    fn set_local(which: Local, value: u32) {
+        LOCALS.with(|locals| locals[which as usize].set(value));
     }
 
     fn beside(which: Beside, _: *const Plain) -> &'static Plain {
-        assert_eq!(which, Beside::LeftBehind);
-        Box::leak(Box::new(Plain::new(0))) // No waiter leaves these queues.
+        &BESIDE[which as usize]
     }
 }
 
 impl Time for Bench {
-    fn expired(_: &Deadline) -> bool {
-        unreachable!()
-    }
-
-    fn sooner(_: u32, _: Option<Deadline>) -> Deadline {
-        unreachable!()
-    }
-
     fn micros() -> u32 {
-        unreachable!()
+        if let Some(stopped) = CLOCK.get() {
+            return stopped;
+        }
+        static BEGUN: Mutex<Option<Instant>> = Mutex::new(None);
+        let begun = *BEGUN.lock().expect("no panic in here").get_or_insert_with(Instant::now);
+        begun.elapsed().as_micros() as u32
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        Self::micros() >= deadline.nsec
+    }
+
+    /// The clock of a deadline is [`micros`](Time::micros), in the place of its nanoseconds.
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        let nsec = Self::micros().saturating_add(micros);
+        let nsec = other.map_or(nsec, |other| other.nsec.min(nsec));
+        Deadline { clock: crate::machine::Clock::Monotonic, sec: 0, nsec }
     }
 }
 
 impl Waiting for Bench {
     fn wake(_: *const Plain, _: u32) -> u32 {
-        1
+        1 // Whoever waits there polls, as if woken again and again.
     }
 
-    fn spin_until(_: &Plain, _: Ordering, _: Patience, _: impl FnMut(u32) -> bool) -> Option<u32> {
-        unreachable!()
+    fn spin_until(word: &Plain, order: Ordering, patience: Patience, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut polls = 0;
+        loop {
+            let seen = word.load(order);
+            if done(seen) {
+                return Some(seen);
+            }
+            polls += 1;
+            let spent = match patience {
+                Patience::Forever => false,
+                Patience::Budget | Patience::Contend => polls > POLLS,
+                Patience::Until(deadline) => Self::expired(&deadline),
+            };
+            if spent {
+                return None;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn relax(_: u32) {
-        unreachable!()
+        std::thread::yield_now();
     }
 
-    fn park(_: &Plain, _: u32, _: Option<Deadline>) -> Unparked {
-        unreachable!()
+    /// Returns for no reason at all, which a machine may.
+    fn park(word: &Plain, expected: u32, until: Option<Deadline>) -> Unparked {
+        if word.load(Ordering::Relaxed) != expected {
+            return Unparked::Changed;
+        }
+        if until.is_some_and(|deadline| Self::expired(&deadline)) {
+            return Unparked::TimedOut;
+        }
+        std::thread::yield_now();
+        Unparked::Woken
     }
 
-    fn requeue(_: &Node<Self>, _: *const Plain) {
-        unreachable!()
-    }
+    fn requeue(_: &Node<Self>, _: *const Plain) {}
 }
 
 impl Topology for Bench {
@@ -160,7 +251,7 @@ impl Topology for Bench {
 
 impl Listen for Bench {}
 
-// SAFETY: std's atomics; nodes are numbered once; no thread polls.
+// SAFETY: std's atomics (1); a number is in the list of free ones, or was handed out (2); the loop of `spin_until` (3).
 unsafe impl Machine for Bench {
     fn priority() -> i32 {
         PRIORITY.get()
@@ -170,7 +261,13 @@ unsafe impl Machine for Bench {
         TUNABLES.get()
     }
 
+    /// Xorshift.
     fn random() -> u32 {
-        unreachable!()
+        let mut seed = RANDOM.get();
+        seed ^= seed << 13;
+        seed ^= seed >> 17;
+        seed ^= seed << 5;
+        RANDOM.set(seed);
+        seed
     }
 }

@@ -42,7 +42,7 @@ macro_rules! for_each_event {
                 "levels above"),
             (CohortMove, "cohort_moves",
                 "times the global lock of a cohort lock was acquired by a NUMA node that had not held it last"),
-            (CohortCulling, "cohort_asides",
+            (CohortCulling, "cohort_culls",
                 "sleeping waiters that a release of `cst` culled, to be woken at the end of a turn of their NUMA node"),
             (CondWait, "cond_waits", "condition variable waits"),
             (CondSignal, "cond_signals", "condition variable signals that found a waiter"),
@@ -83,8 +83,8 @@ macro_rules! for_each_event {
             (RwBarred, "rw_barred",
                 "times the first waiter of a readers-writer lock barred newcomers because it had waited for longer "
                 "than the bound"),
-            (RwDistributed, "rw_apart", "times a cst-rw lock switched to distributed counters"),
-            (RwTogether, "rw_together", "times a cst-rw lock returned to its central counter"),
+            (RwDistributed, "rw_distributed", "times a cst-rw lock switched to distributed counters"),
+            (RwTogether, "rw_centralised", "times a cst-rw lock returned to its central counter"),
         }
     };
 }

@@ -17,8 +17,8 @@
 //! A machine must define 19 functions; the others have a default. [`polling`] has rules for those that really poll.
 //!
 //! All shared state is made of 32-bit words. A [`Handle`], not a pointer, names a queue node: an index into a
-//! type-stable pool, see [`Node`](node::Node). So a lock's whole state is four to twelve bytes. A stale handle names,
-//! at worst, a node that another thread uses now, never freed memory.
+//! type-stable pool, see [`Node`](node::Node). So a lock's whole state is four to twenty bytes, beside the
+//! [blocks](block) of some. A stale handle names, at worst, a node that another thread uses now, never freed memory.
 
 #[cfg(test)]
 pub(crate) mod bench;
@@ -32,6 +32,7 @@ pub mod options;
 pub mod order;
 mod place;
 pub mod polling;
+mod tuned;
 mod waiting;
 mod word;
 
@@ -40,6 +41,7 @@ pub use listen::Listen;
 pub use memory::{Beside, FIRST_EPOCH, Handle, Local, Memory};
 pub use options::Tunables;
 pub use place::{READER_PARTS, Topology, reader_part_of};
+pub use tuned::{Options, Tuned};
 pub use waiting::{LONG_AGO, Look, Patience, SLEEP_COST, Unparked, Waiting};
 pub use word::{ConstWord, Word};
 
@@ -57,7 +59,8 @@ pub unsafe trait Machine: Waiting + Topology + Listen {
     /// A pseudo-random number.
     fn random() -> u32;
 
-    /// The user's settings; the defaults, unless the machine has others.
+    /// The options of the lock: those that the user chose for the process, or its own if it is on [`Tuned`]; the
+    /// defaults, unless the machine has others.
     fn tunables() -> &'static Tunables {
         &Tunables::DEFAULT
     }

@@ -16,18 +16,20 @@
 //! ## Stores through a stale handle
 //!
 //! Some threads write into the node of a waiter that may have left since they read its handle: the node may be free, or
-//! serve in any other queue. So four words of a node are **hints, whatever the node is used for**:
-//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at) and [`granted_at`](Node::granted_at).
-//! Any value in them, at any moment, may cost time or a place in a queue, and nothing else. They are accessed Relaxed,
-//! no handle is kept in them, and a thread may base only a preference on them. (`native/tests/hints.rs` writes any
-//! values into them while each lock is in use.) These are all stores of the kind:
+//! serve in any other queue. So five words of a node are **hints, whatever the node is used for**:
+//! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at), [`granted_at`](Node::granted_at) and
+//! [`queued_at`](Node::queued_at). Any value in them, at any moment, may cost time or a place in a queue, and nothing
+//! else. They are accessed Relaxed, no handle is kept in them, and a thread may base only a preference on them.
+//! (`native/tests/hints.rs` writes any values into them while each lock is in use.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |
 //! |---|---|---|---|
-//! | `passes`, `check_at` | a releaser of a ShflLock that passes the head over (`parts/shuffle/front`: `pass_over`, `overdue`) | any node | hints |
-//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`) | any node | a hint |
+//! | `passes` | a releaser of a ShflLock that passes the head over (`mutex/shuffle/release`: `pass_over`) | any node | a hint |
+//! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`: `admit_out_of_turn`) | any node | a hint |
+//! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiter behind it (`parts/shuffle/front`: `note_awake`, `note_asleep`) | any node | a hint |
+//! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
-//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/queue`: `tell`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
+//! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
 //!
@@ -134,7 +136,10 @@ pub struct Node<M: Memory> {
     pub state: M::Word,
     /// The successor's handle, 0, or [`LEFT`].
     pub next: M::Word,
-    /// The predecessor's handle; kept on condition variables, and by MCSCR for passive waiters.
+    /// The neighbour on the other side, where a list has two directions: on condition variables, at semaphores, and for
+    /// passive waiters of `mcscr`, where it names the next newer one. In `clh`: the node on which the successor of a
+    /// waiter that gave up waits. In `qspin-cna`, and in [`culling`](crate::parts::queue::culling) beside a note: the
+    /// last of the secondary queue. In `flat-combining`: the first record of its lock.
     pub prev: M::Word,
     /// The NUMA node its thread ran on when it queued. In `flat-combining`: the next record.
     pub numa: M::Word,
@@ -163,7 +168,7 @@ pub struct Node<M: Memory> {
     /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
     /// before it queues.
     pub generation: M::Word,
-    /// In a ShflLock's queue: since when, [`Time::micros`](crate::machine::Time::micros). A hint.
+    /// A hint. In a ShflLock's queue: since when, [`Time::micros`](crate::machine::Time::micros).
     pub queued_at: M::Word,
 }
 

@@ -93,7 +93,7 @@ impl Chain {
     /// Lets the first waiter go. It wakes the second when it has the mutex, and so on. For locks in which no waiter can
     /// sleep.
     pub fn hand_over_hand<M: Machine>(self) {
-        tell::<M>(self.first);
+        signal::<M>(self.first);
     }
 
     /// Lets all waiters go at once.
@@ -102,7 +102,7 @@ impl Chain {
         while let Some(handle) = here {
             here = next::<M>(handle);
             handle.node::<M>().next.store(0, Relaxed); // No baton.
-            tell::<M>(handle);
+            signal::<M>(handle);
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
 }
 
 /// CLAIMED -> SIGNALED: the waiter may go.
-pub(crate) fn tell<M: Machine>(waiter: Handle) {
+pub(crate) fn signal<M: Machine>(waiter: Handle) {
     let node = waiter.node::<M>();
     node.state.store(state::SIGNALED, Release);
     M::unpark(node);
@@ -145,6 +145,6 @@ pub(crate) fn tell<M: Machine>(waiter: Handle) {
 /// mutex.
 pub fn pass_baton<M: Machine>(next: Option<Handle>) {
     if let Some(next) = next {
-        tell::<M>(next);
+        signal::<M>(next);
     }
 }

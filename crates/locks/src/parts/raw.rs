@@ -108,8 +108,8 @@ pub trait Inner<M: Machine>: RawLock<M> {
     unsafe fn forget(queue: &Self::Queue);
 }
 
-/// A lock with its state: `L` on the machine `M`. It keeps part 1 of the [contract](self), since nothing else has access
-/// to its state. The release is left to its user.
+/// A lock with its state: `L` on the machine `M`. It keeps part 1 of the [contract](self), since nothing else has
+/// access to its state. The release is left to its user.
 pub struct Raw<M: Machine, L: RawLock<M>> {
     word: M::Word,
     queue: L::Queue,
@@ -179,4 +179,75 @@ impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
             unsafe { L::destroy(&self.word, &self.queue) }
         }
     }
+}
+
+/// Defines functions of a [`RawLock<$m>`](RawLock) that do what those of
+/// the lock `$lock` do: for a lock that differs from another one in few functions, such as a seeded bug.
+#[macro_export]
+macro_rules! same_as {
+    ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_as!(@ $name $m, $lock);)* };
+    (@ new_queue $m:ty, $lock:ty) => {
+        fn new_queue() -> Self::Queue {
+            <$lock as $crate::parts::raw::RawLock<$m>>::new_queue()
+        }
+    };
+    (@ try_lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, try_lock() -> bool); };
+    (@ lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, lock() -> ()); };
+    (@ lock_until $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, lock_until(until: $crate::machine::Deadline)
+            -> Result<(), $crate::machine::TimedOut>);
+    };
+    (@ unlock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, unlock() -> ()); };
+    (@ is_locked $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, is_locked() -> bool); };
+    (@ adopt $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, adopt(chain: $crate::parts::adoption::Chain) -> ());
+    };
+    (@ lock_adopted $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, lock_adopted(node: $crate::machine::Handle) -> ());
+    };
+    (@ destroy $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, destroy() -> ()); };
+    (@@ $m:ty, $lock:ty, RawLock, $name:ident($($arg:ident: $type:ty)?) -> $result:ty) => {
+        unsafe fn $name(
+            word: &<$m as $crate::machine::Memory>::Word, queue: &Self::Queue, $($arg: $type)?
+        ) -> $result {
+            // SAFETY: the caller's promises.
+            unsafe { <$lock as $crate::parts::raw::RawLock<$m>>::$name(word, queue, $($arg)?) }
+        }
+    };
+}
+
+/// [`same_as!`](crate::same_as), for a [`RawRwLock`](crate::rw::RawRwLock).
+#[macro_export]
+macro_rules! same_rw_as {
+    ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_rw_as!(@ $name $m, $lock);)* };
+    (@ new_state $m:ty, $lock:ty) => {
+        const MOST_READERS: u32 = <$lock as $crate::rw::RawRwLock<$m>>::MOST_READERS;
+
+        fn new_state() -> Self::State {
+            <$lock as $crate::rw::RawRwLock<$m>>::new_state()
+        }
+    };
+    (@ enter $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, enter() -> bool); };
+    (@ read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, read(how: $crate::rw::Reader, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, try_read(how: $crate::rw::Reader) -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ write $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, write(how: $crate::rw::Writer, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_write() -> bool); };
+    (@ unlock $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, unlock() -> ()); };
+    (@ is_written $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_written() -> bool); };
+    (@ is_held $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_held() -> bool); };
+    (@ destroy $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, destroy() -> ()); };
+    (@@ $m:ty, $lock:ty, $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
+        unsafe fn $name(state: &Self::State, $($arg: $type),*) -> $result {
+            // SAFETY: the caller's promises.
+            unsafe { <$lock as $crate::rw::RawRwLock<$m>>::$name(state, $($arg),*) }
+        }
+    };
 }

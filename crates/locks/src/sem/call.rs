@@ -81,7 +81,7 @@ fn claim<M: Machine>(node: &Node<M>, semaphore: u64) -> Option<u32> {
 }
 
 /// CALLED -> NOTIFIED. Returns whether it was still CALLED.
-fn tell<M: Machine>(node: &Node<M>, called: u32) -> bool {
+fn mark_notified<M: Machine>(node: &Node<M>, called: u32) -> bool {
     let mut seen = called;
     while is_same_call(seen, called) {
         match node.state.compare_exchange(seen, seen ^ state::CALLED ^ state::NOTIFIED, AcqRel, Relaxed) {
@@ -113,7 +113,7 @@ fn call<M: Machine>(handle: Handle, semaphore: u64, patient: bool) -> bool {
     let slept = M::unpark(node) > 0;
     let notices = |now| !is_same_call(now, called);
     let noticed = !slept && patient && M::spin_until(&node.state, Relaxed, Patience::Budget, notices).is_some();
-    !tell(node, called) || slept || noticed
+    !mark_notified(node, called) || slept || noticed
 }
 
 /// Wakes this semaphore's waiter if it was called. The thread that called it may have been stopped before the wake-up.
@@ -121,7 +121,7 @@ pub(super) fn help<M: Machine>(handle: Handle, semaphore: u64) {
     let node = handle.node::<M>();
     let seen = node.state.load(Acquire);
     if kind(seen) == state::CALLED && is_at(node, semaphore) && M::unpark(node) > 0 {
-        tell(node, seen);
+        mark_notified(node, seen);
     }
 }
 

@@ -33,30 +33,13 @@ pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
     type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;
 
-    fn new_queue() -> Self::Queue {
-        <Cohort<G, L, P> as RawLock<Loom>>::new_queue()
-    }
-    unsafe fn try_lock(word: &Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Cohort<G, L, P> as RawLock<Loom>>::try_lock(word, queue) }
-    }
+    flashlock_locks::same_as!(Loom, Cohort<G, L, P>: new_queue try_lock unlock is_locked destroy);
+
     unsafe fn lock(word: &Word, queue: &Self::Queue) {
         let _ = Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, None);
     }
     unsafe fn lock_until(word: &Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
         Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, Some(until))
-    }
-    unsafe fn unlock(word: &Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Cohort<G, L, P> as RawLock<Loom>>::unlock(word, queue) };
-    }
-    unsafe fn is_locked(word: &Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Cohort<G, L, P> as RawLock<Loom>>::is_locked(word, queue) }
-    }
-    unsafe fn destroy(word: &Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Cohort<G, L, P> as RawLock<Loom>>::destroy(word, queue) };
     }
 }
 

@@ -48,9 +48,9 @@ fn with_main<L: TwoLists>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
     (mutex, asleep)
 }
 
-/// The same with waiters of these nodes aside, and an empty main queue: another of node 0 was behind them, has had the
+/// The same with culled waiters of these nodes, and an empty main queue: another of node 0 was behind them, has had the
 /// lock since, and holds it.
-pub(crate) fn with_aside<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handle>) {
+pub(crate) fn with_culled<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handle>) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let mut asleep = Vec::new();
@@ -69,20 +69,20 @@ pub(crate) fn with_aside<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Handl
 
 /// The holder finds the main queue empty and takes waiters back, while somebody joins.
 pub(crate) fn recall_against_joiner<L: TwoLists>(racers: Racers) {
-    let (mutex, asleep) = with_aside::<L>(&[1]);
+    let (mutex, asleep) = with_culled::<L>(&[1]);
     release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
-/// The holder looks behind the first waiter, while somebody joins there; sets the first aside, or does not.
+/// The holder looks behind the first waiter, while somebody joins there; culls the first, or does not.
 pub(crate) fn choice_against_joiner<L: TwoLists>(racers: Racers) {
     let (mutex, asleep) = with_main::<L>(1);
     release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
-/// The only waiters, one aside or one in the main queue, give up as the holder turns to them. The lock is free then,
+/// The only waiters, one culled or one in the main queue, give up as the holder turns to them. The lock is free then,
 /// and no node is lost.
-pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
-    let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
+pub(crate) fn choice_against_leaver<L: TwoLists>(secondary: bool) {
+    let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
     let me = asleep[0];
     let leaver = gives_up(me);
     mutex.visit();
@@ -95,10 +95,10 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(aside: bool) {
     }
 }
 
-/// The only waiter, aside or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody
+/// The only waiter, culled or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody
 /// joins. The nodes serve in the queue of another lock by then, where nobody may be told anything.
-pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
-    let (mutex, asleep) = if aside { with_aside::<L>(&[1]) } else { with_main::<L>(1) };
+pub(crate) fn contended_anew<L: TwoLists>(secondary: bool) {
+    let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
     let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
     waiter.node::<Loom>().state.store(state::ABANDONED, Relaxed);
     mutex.unlock();
@@ -118,9 +118,9 @@ pub(crate) fn contended_anew<L: TwoLists>(aside: bool) {
     Loom::give_node(elsewhere);
 }
 
-/// The holder goes through those aside, one of whom is giving up.
+/// The holder goes through the culled ones, one of whom is giving up.
 fn sweep_against_leaver<L: TwoLists>() {
-    let (mutex, asleep) = with_aside::<L>(&[1, 1]);
+    let (mutex, asleep) = with_culled::<L>(&[1, 1]);
     mutex.queue.left().0.store(SWEEP_AT as u32 - 1, Relaxed); // And the one who leaves.
     let leaver = gives_up(asleep[0]);
     mutex.visit();
@@ -140,7 +140,7 @@ fn sweep_against_leaver<L: TwoLists>() {
 
 /// Somebody who does not hold the lock, and may find it free, puts a waiter into the main queue.
 fn adopts_against_release<L: TwoLists>() {
-    let (mutex, asleep) = with_aside::<L>(&[1]);
+    let (mutex, asleep) = with_culled::<L>(&[1]);
     let moved = sleepers(&[1])[0];
     let outside = {
         let mutex = mutex.clone();
@@ -198,21 +198,21 @@ two_lists! {
 
 #[test]
 fn giving_up_as_ones_turn_comes() {
-    for aside in [false, true] {
-        explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(aside));
-        explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(aside));
-        explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(aside));
-        explore("mcscrn, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscrn<Park>>(aside));
-        explore("mcscrn, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscrn<Park>>(aside));
+    for secondary in [false, true] {
+        explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(secondary));
+        explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(secondary));
+        explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(secondary));
+        explore("mcscrn, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscrn<Park>>(secondary));
+        explore("mcscrn, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscrn<Park>>(secondary));
     }
 }
 
 #[test]
 fn contended_anew_after_all_have_gone() {
-    for aside in [false, true] {
-        explore("cna, contended anew", ALL, STAYS, move || contended_anew::<Cna<Park>>(aside));
-        explore("mcscr, contended anew", ALL, STAYS, move || contended_anew::<Mcscr<Park>>(aside));
-        explore("mcscrn, contended anew", ALL, STAYS, move || contended_anew::<Mcscrn<Park>>(aside));
+    for secondary in [false, true] {
+        explore("cna, contended anew", ALL, STAYS, move || contended_anew::<Cna<Park>>(secondary));
+        explore("mcscr, contended anew", ALL, STAYS, move || contended_anew::<Mcscr<Park>>(secondary));
+        explore("mcscrn, contended anew", ALL, STAYS, move || contended_anew::<Mcscrn<Park>>(secondary));
     }
 }
 

@@ -8,11 +8,12 @@ use flashlock_model::Setup;
 use flashlock_model::loom::{explore, find};
 
 use crate::common::{ALL, Racers, release_as_one_comes};
-use crate::culling::{LEAVES, STAYS, TwoLists, with_aside};
+use crate::culling::{LEAVES, STAYS, TwoLists, with_culled};
 use crate::culling_mutants::{DropsTheRest, ForgetsTheCulled, Mutant};
 
-/// What is aside, by the node of each, passive ones first; and in which order they are served, whenever a newcomer is.
-struct Aside {
+/// Which waiters are culled, by the node of each, passive ones first; and in which order they are served, whenever a
+/// newcomer is.
+struct Culled {
     setup: Setup,
     numa: &'static [u32],
     served: &'static [usize],
@@ -24,37 +25,38 @@ const STAY: Setup = Setup { nodes: 8, ..STAYS };
 const DRAW: Setup = Setup { nodes: 8, ..LEAVES };
 
 /// Node 1 becomes home because nobody else waits, and both of it come back.
-const BOTH: Aside = Aside { setup: STAY, numa: &[1, 1], served: &[0, 1], shows: &[Event::HandoffOther] };
+const BOTH: Culled = Culled { setup: STAY, numa: &[1, 1], served: &[0, 1], shows: &[Event::HandoffOther] };
 /// Node 1 becomes home, then node 2.
-const IN_TURN: Aside = Aside { numa: &[1, 2], ..BOTH };
+const IN_TURN: Culled = Culled { numa: &[1, 2], ..BOTH };
 /// A passive waiter comes back; then node 1 becomes home.
-const PASSIVE: Aside = Aside { numa: &[0, 1], shows: &[Event::Reprovision, Event::HandoffOther], ..BOTH };
+const PASSIVE: Culled = Culled { numa: &[0, 1], shows: &[Event::Reprovision, Event::HandoffOther], ..BOTH };
 /// The draw makes node 1 home; it makes the passive waiter a remote one, and his node home again.
-const DRAWN: Aside =
-    Aside { setup: DRAW, numa: &[0, 1], served: &[1, 0], shows: &[Event::Eldest, Event::HandoffOther] };
-/// The same with two of node 1, the second of whom is set aside anew.
-const DRAWN_BOTH: Aside = Aside { numa: &[0, 1, 1], served: &[1, 0, 2], ..DRAWN };
+const DRAWN: Culled =
+    Culled { setup: DRAW, numa: &[0, 1], served: &[1, 0], shows: &[Event::Eldest, Event::HandoffOther] };
+/// The same with two of node 1, the second of whom is culled anew.
+const DRAWN_BOTH: Culled = Culled { numa: &[0, 1, 1], served: &[1, 0, 2], ..DRAWN };
 
 /// The holder, on node 0, finds nobody else in the main queue, or one of this node who joins.
-fn against_joiner<L: TwoLists>(aside: &Aside, joiner: u32, racers: Racers) {
-    let (mutex, asleep) = with_aside::<L>(aside.numa);
-    release_as_one_comes(&mutex, aside.served.iter().map(|&place| asleep[place]).collect(), joiner, racers);
+fn against_joiner<L: TwoLists>(secondary: &Culled, joiner: u32, racers: Racers) {
+    let (mutex, asleep) = with_culled::<L>(secondary.numa);
+    release_as_one_comes(&mutex, secondary.served.iter().map(|&place| asleep[place]).collect(), joiner, racers);
 }
 
-fn check<L: TwoLists>(name: &str, aside: &'static Aside) {
+fn check<L: TwoLists>(name: &str, secondary: &'static Culled) {
     for (joiner, racers) in [(0, Racers::Two), (1, Racers::Two), (0, Racers::Three)] {
         let name = format!("mcscrn {name}, {joiner} joins");
-        let totals = explore(&name, racers.depth(), aside.setup, move || against_joiner::<L>(aside, joiner, racers));
-        totals.shows(aside.shows);
+        let totals =
+            explore(&name, racers.depth(), secondary.setup, move || against_joiner::<L>(secondary, joiner, racers));
+        totals.shows(secondary.shows);
     }
 }
 
 macro_rules! new_homes {
-    ($($name:ident: $aside:ident;)*) => {$(
+    ($($name:ident: $secondary:ident;)*) => {$(
         #[test]
         fn $name() {
-            check::<Mcscrn<Park>>(concat!(stringify!($name), ", park"), &$aside);
-            check::<Mcscrn<SpinThenPark>>(concat!(stringify!($name), ", stp"), &$aside);
+            check::<Mcscrn<Park>>(concat!(stringify!($name), ", park"), &$secondary);
+            check::<Mcscrn<SpinThenPark>>(concat!(stringify!($name), ", stp"), &$secondary);
         }
     )*};
 }
@@ -72,7 +74,7 @@ fn seeded_bugs_are_found() {
     find("mcscrn: only the first of the new home comes back", ALL, STAY, || {
         against_joiner::<Mutant<DropsTheRest<FewestAtHome>>>(&BOTH, 0, Racers::Two);
     });
-    find("mcscrn: a new home forgets the others aside", ALL, DRAW, || {
+    find("mcscrn: a new home forgets the other culled ones", ALL, DRAW, || {
         against_joiner::<Mutant<ForgetsTheCulled>>(&DRAWN, 0, Racers::Two);
     });
 }

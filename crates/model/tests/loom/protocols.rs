@@ -104,9 +104,9 @@ fn mcs() {
     find("lets the successor sleep", BOUND, SETUP, sections::<MutantMcs<LETS_SLEEP>>(&[1, 1]));
 }
 
-/// The first of the main queue and one aside wait, and the draw says that those aside come back.
+/// The first of the main queue and one culled wait, and the draw says that the culled ones come back.
 fn both_lists<L: culling::TwoLists>() {
-    let (mutex, mut asleep) = culling::with_aside::<L>(&[1]);
+    let (mutex, mut asleep) = culling::with_culled::<L>(&[1]);
     let behind = sleepers(&[0]);
     crate::common::adopt(&mutex, &behind);
     asleep.extend(behind);
@@ -117,9 +117,9 @@ fn both_lists<L: culling::TwoLists>() {
     }
 }
 
-/// Two aside come back.
-fn two_aside<L: culling::TwoLists>() {
-    let (mutex, asleep) = culling::with_aside::<L>(&[1, 1]);
+/// Two culled come back.
+fn two_culled<L: culling::TwoLists>() {
+    let (mutex, asleep) = culling::with_culled::<L>(&[1, 1]);
     let threads: Vec<_> = asleep.into_iter().map(|me| culling::comes_back(&mutex, me)).collect();
     mutex.unlock();
     for thread in threads {
@@ -133,22 +133,22 @@ fn cna() {
 
     let (two, leaver) = (Preemptions(2), culling::choice_against_leaver::<MutantCulling<GRANTS_GONE>>);
     explore("the mutants' skeleton", two, STAYS, || culling::recall_against_joiner::<MutantCulling<KEEPS>>(Three));
-    find("frees with waiters aside", two, STAYS, || culling::recall_against_joiner::<MutantCulling<FREES>>(Three));
+    find("frees with culled waiters", two, STAYS, || culling::recall_against_joiner::<MutantCulling<FREES>>(Three));
     find("tail by an exchange", two, STAYS, || culling::recall_against_joiner::<MutantCulling<SWAPS_TAIL>>(Three));
-    find("wakes nobody aside", two, STAYS, || culling::recall_against_joiner::<MutantCulling<WAKES_NONE>>(Three));
+    find("wakes nobody culled", two, STAYS, || culling::recall_against_joiner::<MutantCulling<WAKES_NONE>>(Three));
     find("hands over to who has gone", two, STAYS, move || leaver(true));
     find("note by a store", two, STAYS, || culling::recall_against_joiner::<MutantCulling<GIVES_BY_STORE>>(Three));
     find("note in a node given back", two, STAYS, || {
         culling::recall_against_joiner::<MutantCulling<KEEPS_NOTE>>(Three);
     });
-    find("unlinked set aside", two, STAYS, || {
-        culling::choice_against_joiner::<MutantCulling<SETS_UNLINKED_ASIDE>>(Three);
+    find("unlinked culled", two, STAYS, || {
+        culling::choice_against_joiner::<MutantCulling<CULLS_UNLINKED>>(Three);
     });
-    for aside in [false, true] {
-        find("front not cleared", two, STAYS, move || culling::contended_anew::<MutantCulling<KEEPS_FRONT>>(aside));
+    for secondary in [false, true] {
+        find("front not cleared", two, STAYS, move || culling::contended_anew::<MutantCulling<KEEPS_FRONT>>(secondary));
     }
-    explore("two aside", two, STAYS, two_aside::<Cna<Park>>);
-    find("others aside forgotten", two, STAYS, two_aside::<Mutant<DropsTheRest>>);
+    explore("two culled", two, STAYS, two_culled::<Cna<Park>>);
+    find("other culled ones forgotten", two, STAYS, two_culled::<Mutant<DropsTheRest>>);
     explore("both lists", two, LEAVES, both_lists::<Cna<Park>>);
 }
 

@@ -14,7 +14,7 @@ type Cna = Script<CullingLock<SameNode, Park>>;
 fn expect(script: &Cna, served: Option<usize>, holder: usize, main: &[usize], secondary: &[usize]) {
     assert_eq!(served, Some(holder), "who is served");
     assert_eq!(script.main(), main, "main queue, t{holder} holding");
-    assert_eq!(script.aside(), secondary, "secondary queue, t{holder} holding");
+    assert_eq!(script.secondary(), secondary, "secondary queue, t{holder} holding");
 }
 
 /// Figure 1, with its two sockets. The first thread is number 1 there; here a waiter's number is that of its arrival,
@@ -24,7 +24,7 @@ fn figure_1() {
     play("figure 1", 1, &Tunables::DEFAULT, || {
         let script = Cna::new();
         script.arrive_singly(&[1, 1, 0, 0, 1]);
-        assert_eq!((script.main(), script.aside()), (vec![0, 1, 2, 3, 4], vec![]), "(a)");
+        assert_eq!((script.main(), script.secondary()), (vec![0, 1, 2, 3, 4], vec![]), "(a)");
         // (b) Two of the other socket are between the holder and one of its own: they go to the secondary queue.
         expect(&script, script.release(0), 2, &[3, 4], &[0, 1]);
         // (c) The first holder comes back.
@@ -52,7 +52,7 @@ fn the_secondary_queue_keeps_the_lock_busy() {
         script.arrive_singly(&[1, 2, 1, 0]);
         expect(&script, script.release(0), 3, &[], &[0, 1, 2]);
         expect(&script, script.release(0), 0, &[1, 2], &[]);
-        // On socket 1 now: waiter 1, of socket 2, is set aside.
+        // On socket 1 now: waiter 1, of socket 2, is culled.
         expect(&script, script.release(1), 2, &[], &[1]);
         expect(&script, script.release(1), 1, &[], &[]);
         assert_eq!(script.release(2), None);
@@ -101,15 +101,15 @@ fn a_countdown_ends_the_preference() {
         // The first hand-over draws 4; then 4, 3, 2, 1.
         let served: Vec<_> = (0..5).map(|_| script.release(0).expect("somebody waits")).collect();
         assert_eq!(served, [1, 2, 3, 4, 0]);
-        // Drawn anew, and counted again: with nobody aside, the third waits for nothing.
+        // Drawn anew, and counted again: with nobody culled, the third waits for nothing.
         let served: Vec<_> = (0..5).map(|_| script.release(0).expect("somebody waits")).collect();
         assert_eq!(served, [5, 6, 7, 8, 9]);
         assert_eq!(script.release(0), None);
     });
 }
 
-/// Shuffle reduction (§6): with nobody aside, the next one has the lock wherever it is, unless a draw says otherwise;
-/// with somebody aside, nothing is reduced.
+/// Shuffle reduction (§6): with nobody culled, the next one has the lock wherever it is, unless a draw says otherwise;
+/// with somebody culled, nothing is reduced.
 #[test]
 fn shuffle_reduction() {
     static REDUCED: Tunables = Tunables { reduction: 256, ..Tunables::DEFAULT };
@@ -165,7 +165,7 @@ fn a_forked_child_forgets_both_queues() {
             script.arrive_singly(newcomers);
             if !newcomers.is_empty() {
                 assert_eq!(script.release(0), Some(5), "the local one of the two");
-                assert_eq!(script.aside(), [4]);
+                assert_eq!(script.secondary(), [4]);
                 assert_eq!(script.release(0), Some(4));
             }
             assert_eq!(script.release(0), None);

@@ -1,4 +1,4 @@
-//! The locks whose holder, or head, sets waiters aside, step by step in one thread: exactly these queues after each
+//! The locks whose holder, or head, culls waiters, step by step in one thread: exactly these queues after each
 //! hand-over; and what the catalogue counts.
 
 mod catalogue;

@@ -14,7 +14,7 @@ type Mcscr = Script<CullingLock<Fewest, Park>>;
 fn expect(script: &Mcscr, served: Option<usize>, holder: usize, active: &[usize], passive: &[usize]) {
     assert_eq!(served, Some(holder), "who is served");
     assert_eq!(script.main(), active, "active, #{holder} holding");
-    assert_eq!(script.aside(), passive, "passive, #{holder} holding");
+    assert_eq!(script.secondary(), passive, "passive, #{holder} holding");
 }
 
 /// One surplus waiter is culled at each release, until one active waiter is left; then it is MCS.

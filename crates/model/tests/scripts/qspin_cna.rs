@@ -328,7 +328,7 @@ fn culling_while_busy() {
     });
 }
 
-/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is aside, each one looks.
+/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is culled, each one looks.
 #[test]
 fn shuffle_reduction() {
     // Practically never.

@@ -29,7 +29,7 @@ type Rule = fn(&mut Lists, u32, bool) -> Waiter;
 #[derive(Default)]
 struct Lists {
     main: Vec<Waiter>,
-    aside: Vec<Waiter>,
+    secondary: Vec<Waiter>,
     /// LIFO-CR's, the newest first.
     stack: Vec<Waiter>,
     /// Where the holder queued, if he knows.
@@ -38,14 +38,14 @@ struct Lists {
 
 impl Lists {
     fn release(&mut self, rule: Rule, here: u32, drawn: bool) -> Option<Id> {
-        let gone = self.main.iter().chain(&self.aside).chain(&self.stack).filter(|waiter| waiter.gone).count();
+        let gone = self.main.iter().chain(&self.secondary).chain(&self.stack).filter(|waiter| waiter.gone).count();
         if gone > 0 && gone.is_multiple_of(SWEEP_AT as usize) {
-            self.aside.retain(|waiter| !waiter.gone);
+            self.secondary.retain(|waiter| !waiter.gone);
             // A stack is swept below its top.
             let top = self.stack.first().copied();
             self.stack.retain(|waiter| !waiter.gone || Some(waiter.id) == top.map(|top| top.id));
         }
-        while !(self.main.is_empty() && self.aside.is_empty() && self.stack.is_empty()) {
+        while !(self.main.is_empty() && self.secondary.is_empty() && self.stack.is_empty()) {
             let served = rule(self, here, drawn);
             if !served.gone {
                 self.home = Some(served.numa);
@@ -60,49 +60,49 @@ impl Lists {
     fn cna(&mut self, here: u32, drawn: bool) -> Waiter {
         let local = self.main.iter().position(|waiter| waiter.numa == here).filter(|_| !drawn);
         match local {
-            Some(place) => self.aside.extend(self.main.drain(..place)),
+            Some(place) => self.secondary.extend(self.main.drain(..place)),
             None => {
-                self.aside.append(&mut self.main);
-                std::mem::swap(&mut self.main, &mut self.aside);
+                self.secondary.append(&mut self.main);
+                std::mem::swap(&mut self.main, &mut self.secondary);
             }
         }
         self.main.remove(0)
     }
 
     fn mcscr(&mut self, _: u32, drawn: bool) -> Waiter {
-        match self.aside.last() {
+        match self.secondary.last() {
             Some(&eldest) if drawn => {
-                self.aside.pop();
+                self.secondary.pop();
                 return eldest;
             }
-            Some(_) if self.main.is_empty() => return self.aside.remove(0),
+            Some(_) if self.main.is_empty() => return self.secondary.remove(0),
             _ => {}
         }
         if self.main.len() > 1 && !self.main[0].gone {
-            self.aside.insert(0, self.main.remove(0));
+            self.secondary.insert(0, self.main.remove(0));
         }
         self.main.remove(0)
     }
 
     fn mcscrn(&mut self, here: u32, drawn: bool) -> Waiter {
         let home = self.home.unwrap_or(here);
-        if drawn && !self.aside.is_empty() {
+        if drawn && !self.secondary.is_empty() {
             if !self.move_home(home) {
-                return self.aside.pop().expect("somebody is aside");
+                return self.secondary.pop().expect("somebody is culled");
             }
             return self.main.remove(0);
         }
         let is_remote = |waiter: &&Waiter| waiter.numa != home;
         let remote = self.main.iter().take_while(is_remote).count().min(self.main.len().saturating_sub(1));
-        self.aside.extend(self.main.drain(..remote));
+        self.secondary.extend(self.main.drain(..remote));
         match self.main.first() {
             Some(first) if first.numa == home => {
                 if self.main.get(1).is_some_and(|second| second.numa == home) {
-                    self.aside.insert(0, self.main.remove(0));
+                    self.secondary.insert(0, self.main.remove(0));
                 }
                 self.main.remove(0)
             }
-            _ if self.aside.first().is_some_and(|first| first.numa == home) => self.aside.remove(0),
+            _ if self.secondary.first().is_some_and(|first| first.numa == home) => self.secondary.remove(0),
             _ => {
                 self.move_home(home);
                 self.main.remove(0)
@@ -112,11 +112,11 @@ impl Lists {
 
     /// Whether anybody was remote.
     fn move_home(&mut self, home: u32) -> bool {
-        let new = self.aside.iter().find(|waiter| waiter.numa != home).map(|eldest| eldest.numa);
+        let new = self.secondary.iter().find(|waiter| waiter.numa != home).map(|eldest| eldest.numa);
         let Some(new) = new else { return false };
-        let (moved, rest): (Vec<_>, Vec<_>) = self.aside.drain(..).partition(|waiter| waiter.numa == new);
+        let (moved, rest): (Vec<_>, Vec<_>) = self.secondary.drain(..).partition(|waiter| waiter.numa == new);
         let (passive, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|waiter| waiter.numa == home);
-        self.aside = [others, passive].concat();
+        self.secondary = [others, passive].concat();
         self.main.splice(..0, moved);
         true
     }
@@ -146,11 +146,11 @@ fn any(n: usize) -> usize {
     Shuttled::random() as usize % n
 }
 
-/// What a script's queues hold: those of the main queue, or the stack, and those aside.
+/// What a script's queues hold: those of the main queue, or the stack, and the culled ones.
 type Queues<L> = fn(&Script<L>) -> (Vec<Id>, Vec<Id>);
 
 fn two_lists<S: Succession>(script: &Script<CullingLock<S, Park>>) -> (Vec<Id>, Vec<Id>) {
-    (script.main(), script.aside())
+    (script.main(), script.secondary())
 }
 
 fn compare<L: Scripted>(queues: Queues<L>, arrive: fn(&mut Lists, &[Waiter]), rule: Rule) {
@@ -158,7 +158,7 @@ fn compare<L: Scripted>(queues: Queues<L>, arrive: fn(&mut Lists, &[Waiter]), ru
     let mut arrived = 0;
     for _ in 0..STEPS {
         match any(10) {
-            0..=3 if lists.main.len() + lists.aside.len() + lists.stack.len() < 30 => {
+            0..=3 if lists.main.len() + lists.secondary.len() + lists.stack.len() < 30 => {
                 let numa: Vec<_> = (0..=any(3)).map(|_| NUMA[any(NUMA.len())]).collect();
                 let mut next = || {
                     arrived += 1;
@@ -174,7 +174,7 @@ fn compare<L: Scripted>(queues: Queues<L>, arrive: fn(&mut Lists, &[Waiter]), ru
                 }
             }
             4..=5 => {
-                let waiters = lists.main.iter_mut().chain(&mut lists.aside).chain(&mut lists.stack);
+                let waiters = lists.main.iter_mut().chain(&mut lists.secondary).chain(&mut lists.stack);
                 let mut waiting: Vec<_> = waiters.filter(|waiter| !waiter.gone).collect();
                 if !waiting.is_empty() {
                     let place = any(waiting.len());
@@ -193,7 +193,10 @@ fn compare<L: Scripted>(queues: Queues<L>, arrive: fn(&mut Lists, &[Waiter]), ru
                 }
             }
         }
-        assert_eq!(queues(&script), (Lists::ids(&lists.main), Lists::ids(&[&lists.aside[..], &lists.stack].concat())));
+        assert_eq!(
+            queues(&script),
+            (Lists::ids(&lists.main), Lists::ids(&[&lists.secondary[..], &lists.stack].concat()))
+        );
     }
     world().set_random(NO);
     script.drain();

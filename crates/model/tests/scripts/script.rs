@@ -235,9 +235,9 @@ impl<S: Succession> Script<CullingLock<S, Park>> {
         ids
     }
 
-    /// Those set aside, first to last.
-    pub(crate) fn aside(&self) -> Vec<Id> {
-        let Some(last) = self.queue().holder().aside else { return Vec::new() };
+    /// Those culled, first to last.
+    pub(crate) fn secondary(&self) -> Vec<Id> {
+        let Some(last) = self.queue().holder().secondary else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
     }
 }

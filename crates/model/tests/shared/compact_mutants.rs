@@ -3,11 +3,10 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::machine::{Handle, Machine, Patience, Word as _};
 use flashlock_locks::mutex::malthusian::LifoCr;
 use flashlock_locks::mutex::malthusian::lifo_cr::{HELD, LifoQueue};
 use flashlock_locks::mutex::spin::Hbo;
-use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::{Park, grant};
 
@@ -64,39 +63,14 @@ impl LifoBug for LosesThoseBetween {
 impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     type Queue = LifoQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <SoundLifo as RawLock<M>>::new_queue()
-    }
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::try_lock(word, queue) }
-    }
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::lock(word, queue) };
-    }
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::lock_until(word, queue, until) }
-    }
+    flashlock_locks::same_as!(M, SoundLifo: new_queue try_lock lock lock_until is_locked adopt lock_adopted);
+
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
             Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
             // SAFETY: the caller's promise.
             None => unsafe { <SoundLifo as RawLock<M>>::unlock(word, queue) },
         }
-    }
-    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::is_locked(word, queue) }
-    }
-    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::adopt(word, queue, chain) };
-    }
-    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        // SAFETY: the caller's promise.
-        unsafe { <SoundLifo as RawLock<M>>::lock_adopted(word, queue, me) };
     }
 }
 
@@ -106,25 +80,11 @@ pub(crate) struct HboByStore;
 impl<M: Machine> RawLock<M> for HboByStore {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Hbo: try_lock lock_until unlock is_locked);
+
     fn new_queue() {}
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Hbo as RawLock<M>>::try_lock(word, &()) }
-    }
     unsafe fn lock(word: &M::Word, _: &()) {
         M::spin_until(word, Acquire, Patience::Forever, |holder| holder == 0);
         word.store(M::numa_node() + 1, Release);
-    }
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Hbo as RawLock<M>>::lock_until(word, &(), until) }
-    }
-    unsafe fn unlock(word: &M::Word, _: &()) {
-        // SAFETY: the caller's promise.
-        unsafe { <Hbo as RawLock<M>>::unlock(word, &()) };
-    }
-    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Hbo as RawLock<M>>::is_locked(word, &()) }
     }
 }

@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::machine::{Handle, Machine, Patience, Word as _};
 use flashlock_locks::mutex::malthusian::mcscrn::FewestAtHome;
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::numa::cna::SameNode;
-use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::queue::culling::{CullingLock, CullingQueue};
 use flashlock_locks::parts::queue::link::{GIVEN, Link};
 use flashlock_locks::parts::queue::succession::{Holder, Succession};
@@ -21,17 +20,17 @@ type Sound = Cna<Park>;
 pub(crate) struct MutantCulling<const B: u8>;
 /// Nothing is wrong: the skeleton of the mutants must hold, where nobody gives up.
 pub(crate) const KEEPS: u8 = 0;
-/// Frees the lock although waiters are aside.
+/// Frees the lock although waiters are culled.
 pub(crate) const FREES: u8 = 1;
-/// Makes those aside the main queue by an exchange, not a CAS: whoever joins just then is overwritten.
+/// Makes the culled ones the main queue by an exchange, not a CAS: whoever joins just then is overwritten.
 pub(crate) const SWAPS_TAIL: u8 = 2;
 /// Hands over to one who has given up.
 pub(crate) const GRANTS_GONE: u8 = 3;
 /// Does not wake the successor.
 pub(crate) const WAKES_NONE: u8 = 4;
 
-/// Takes the tail for the successor, and sets the first aside before that one's successor has linked itself.
-pub(crate) const SETS_UNLINKED_ASIDE: u8 = 5;
+/// Takes the tail for the successor, and culls the first before that one's successor has linked itself.
+pub(crate) const CULLS_UNLINKED: u8 = 5;
 
 /// Frees the lock, for its only waiter has gone, and leaves `front` as it was.
 pub(crate) const KEEPS_FRONT: u8 = 6;
@@ -44,12 +43,12 @@ pub(crate) const KEEPS_NOTE: u8 = 8;
 impl<const B: u8> MutantCulling<B> {
     /// (held with my node, somebody joins) -> (a note in it). Whether that was the state.
     fn give<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let Holder { node: Some(me), aside, .. } = queue.holder() else { return false };
+        let Holder { node: Some(me), secondary, .. } = queue.holder() else { return false };
         let (node, tail) = (me.node::<M>(), queue.tail.load(Acquire));
         if tail == me.word() || node.next.load(Acquire) != 0 {
             return false;
         }
-        node.prev.store(aside.map_or(0, Handle::word), Relaxed);
+        node.prev.store(secondary.map_or(0, Handle::word), Relaxed);
         if B == GIVES_BY_STORE {
             node.next.store(GIVEN, Release);
             return true;
@@ -61,9 +60,9 @@ impl<const B: u8> MutantCulling<B> {
         given
     }
 
-    /// (tail = my node, aside) -> (tail = last of those aside), granted to the first. Whether that was the state.
+    /// (tail = my node, culled) -> (tail = last of the culled ones), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let Holder { node: Some(me), aside: Some(last), .. } = queue.holder() else { return false };
+        let Holder { node: Some(me), secondary: Some(last), .. } = queue.holder() else { return false };
         if queue.tail.load(Acquire) != me.word() {
             return false;
         }
@@ -101,11 +100,11 @@ impl<const B: u8> MutantCulling<B> {
         true
     }
 
-    /// The same, if the only waiter, in the main queue or aside, has given up. Whether it did.
+    /// The same, if the only waiter, in the main queue or culled, has given up. Whether it did.
     fn free_keeping_front<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let holder = queue.holder();
         let waiter = match holder.node {
-            Some(_) => holder.aside,
+            Some(_) => holder.secondary,
             None => Link::from_word(queue.front.load(Acquire)).map(Link::to),
         };
         let Some(waiter) = waiter.filter(|only| only.node::<M>().state.load(Acquire) == state::ABANDONED) else {
@@ -133,24 +132,11 @@ impl<const B: u8> MutantCulling<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Sound as RawLock<M>>::new_queue()
-    }
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::try_lock(word, queue) }
-    }
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock(word, queue) };
-    }
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_until(word, queue, until) }
-    }
+    flashlock_locks::same_as!(M, Sound: new_queue try_lock lock lock_until is_locked adopt lock_adopted);
+
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let done = match B {
-            SETS_UNLINKED_ASIDE => Self::set_unlinked_aside(queue),
+            CULLS_UNLINKED => Self::set_unlinked_aside(queue),
             KEEPS_FRONT => Self::free_keeping_front(queue),
             GIVES_BY_STORE | KEEPS_NOTE => Self::give(queue),
             _ => Self::recall(queue),
@@ -160,24 +146,12 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
             unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
         }
     }
-    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::is_locked(word, queue) }
-    }
-    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::adopt(word, queue, chain) };
-    }
-    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_adopted(word, queue, me) };
-    }
 }
 
 /// A lock with the succession `S`, which has a bug.
 pub(crate) type Mutant<S> = CullingLock<S, Park>;
 
-/// Takes only the first of those aside back who should come, and forgets the others.
+/// Takes only the first of the culled ones back who should come, and forgets the others.
 pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
 impl<S: Succession> Succession for DropsTheRest<S> {
     type Service = S::Service;
@@ -191,14 +165,14 @@ impl<S: Succession> Succession for DropsTheRest<S> {
     }
 }
 
-/// MCSCRN that forgets who is still aside when another NUMA node becomes home.
+/// MCSCRN that forgets who is still culled when another NUMA node becomes home.
 pub(crate) struct ForgetsTheCulled;
 
 impl ForgetsTheCulled {
     /// `home` was home before `successor` was chosen.
     fn forget<M: Machine>(holder: &mut Holder, home: u32, successor: Handle) {
         if successor.node::<M>().numa.load(Relaxed) != home {
-            holder.aside = None;
+            holder.secondary = None;
         }
     }
 

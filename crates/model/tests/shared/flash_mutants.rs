@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Handle, Machine, Memory, TimedOut, Waiting as _, Word as _};
+use flashlock_locks::machine::{Deadline, Machine, Memory, TimedOut, Waiting as _, Word as _};
 use flashlock_locks::mutex::flash::state::{
     GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
@@ -263,17 +263,8 @@ impl<const B: u8> MutantFlash<B> {
 impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     type Queue = FlashQueue<Model<C>>;
 
-    fn new_queue() -> Self::Queue {
-        <Flash as RawLock<Model<C>>>::new_queue()
-    }
-    unsafe fn try_lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Flash as RawLock<Model<C>>>::try_lock(word, queue) }
-    }
-    unsafe fn lock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Flash as RawLock<Model<C>>>::lock(word, queue) };
-    }
+    flashlock_locks::same_as!(Model<C>, Flash: new_queue try_lock lock lock_adopted);
+
     unsafe fn lock_until(
         word: &<Model<C> as Memory>::Word,
         queue: &Self::Queue,
@@ -321,9 +312,5 @@ impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
         // SAFETY: the caller's promise.
         unsafe { <Flash as RawLock<Model<C>>>::adopt(word, queue, chain) };
         World::<C>::get().set_mark(0);
-    }
-    unsafe fn lock_adopted(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, me: Handle) {
-        // SAFETY: the caller's promise.
-        unsafe { <Flash as RawLock<Model<C>>>::lock_adopted(word, queue, me) };
     }
 }

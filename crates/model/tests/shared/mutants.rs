@@ -69,6 +69,8 @@ impl FutexBug for SleepsForAWhile {
 impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Futex: lock_until);
+
     fn new_queue() {}
     unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
@@ -78,10 +80,6 @@ impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
         if !unsafe { <Self as RawLock<M>>::try_lock(word, queue) } {
             B::lock_slow::<M>(word);
         }
-    }
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Futex as RawLock<M>>::lock_until(word, &(), until) }
     }
     unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
@@ -266,9 +264,8 @@ impl<const B: u8> MutantMcs<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Mcs<Park> as RawLock<M>>::new_queue()
-    }
+    flashlock_locks::same_as!(M, Mcs<Park>: new_queue);
+
     unsafe fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
@@ -300,34 +297,16 @@ pub(crate) trait ShflBug: 'static {
 impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
+    flashlock_locks::same_as!(M, Sound: try_lock lock lock_until adopt lock_adopted);
+
     fn new_queue() -> Self::Queue {
         ShflQueue::new()
-    }
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::try_lock(word, queue) }
-    }
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock(word, queue) };
-    }
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_until(word, queue, until) }
     }
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         B::unlock(word, queue);
     }
     unsafe fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
         word.load(Relaxed) != 0
-    }
-    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::adopt(word, queue, chain) };
-    }
-    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, me: Handle) {
-        // SAFETY: the caller's promise.
-        unsafe { <Sound as RawLock<M>>::lock_adopted(word, queue, me) };
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
+use flashlock_locks::machine::{Machine, Patience, Word as _};
 use flashlock_locks::mutex::spin::Polite;
 use flashlock_locks::parts::raw::RawLock;
 
@@ -26,24 +26,14 @@ pub(crate) struct MutantPolite<B>(PhantomData<B>);
 impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     type Queue = ();
 
+    flashlock_locks::same_as!(M, Polite: try_lock lock_until is_locked);
+
     fn new_queue() {}
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Polite as RawLock<M>>::try_lock(word, &()) }
-    }
     unsafe fn lock(word: &M::Word, _: &()) {
         B::lock::<M>(word);
     }
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Polite as RawLock<M>>::lock_until(word, &(), until) }
-    }
     unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
-    }
-    unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Polite as RawLock<M>>::is_locked(word, &()) }
     }
 }
 

@@ -44,9 +44,9 @@ macro_rules! mutant {
             NodeFirst::order(line, head)
         }
     };
-    (@ elsewhere) => {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
-            NodeFirst::elsewhere(front)
+    (@ secondary_ends) => {
+        fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+            NodeFirst::secondary_ends(front)
         }
     };
     (@ choose) => {
@@ -59,8 +59,8 @@ macro_rules! mutant {
 mutant! {
     /// Takes only the first of the secondary queue back.
     DropsElsewhere {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
-            NodeFirst::elsewhere(front).map(|(first, _)| (first, first.to()))
+        fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+            NodeFirst::secondary_ends(front).map(|(first, _)| (first, first.to()))
         }
     } keeps rest inherit order choose
 }
@@ -69,8 +69,8 @@ mutant! {
     /// Opens the circle before it is known what to restore.
     #[allow(dead_code, reason = "for loom: shuttle does not find it")]
     DoesNotRestore {
-        fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
-            let (first, last) = NodeFirst::elsewhere(front)?;
+        fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+            let (first, last) = NodeFirst::secondary_ends(front)?;
             last.node::<M>().next.store(0, Relaxed);
             Some((first, last))
         }
@@ -85,7 +85,7 @@ mutant! {
             chosen.to().node::<M>().prev.store(0, Relaxed);
             chosen
         }
-    } keeps rest inherit order elsewhere
+    } keeps rest inherit order secondary_ends
 }
 
 mutant! {
@@ -94,5 +94,5 @@ mutant! {
         fn inherit<M: Machine>(_: &Node<M>, to: &Node<M>) {
             NodeFirst::begin(to);
         }
-    } keeps rest order elsewhere choose
+    } keeps rest order secondary_ends choose
 }

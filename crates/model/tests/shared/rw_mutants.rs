@@ -6,7 +6,7 @@ use flashlock_locks::machine::{Deadline, Machine, Word as _};
 use flashlock_locks::parts::wait::Park;
 use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::shfl::{BARS, READER, SLEEPER, ShflRwState, WRITER};
-use flashlock_locks::rw::{CstRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
+use flashlock_locks::rw::{CstRw, RawRwLock, Refusal, ShflRw, Writer};
 
 /// `ShflRw<Park>`, with its functions taken from [`RwBug`].
 pub(crate) struct MutantRw<B>(std::marker::PhantomData<B>);
@@ -32,39 +32,16 @@ pub(crate) trait RwBug: 'static {
 impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     type State = ShflRwState<M>;
 
-    const MOST_READERS: u32 = <Sound as RawRwLock<M>>::MOST_READERS;
+    flashlock_locks::same_rw_as!(M, Sound: new_state read try_read try_write is_written is_held);
 
-    fn new_state() -> ShflRwState<M> {
-        Sound::new_state()
-    }
     unsafe fn enter(state: &ShflRwState<M>) -> bool {
         B::enter(state)
-    }
-    unsafe fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        unsafe { Sound::read(state, how, until) }
-    }
-    unsafe fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        unsafe { Sound::try_read(state, how) }
     }
     unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         B::write(state, how, until)
     }
-    unsafe fn try_write(state: &ShflRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Sound::try_write(state) }
-    }
     unsafe fn unlock(state: &ShflRwState<M>) {
         B::unlock(state);
-    }
-    unsafe fn is_written(state: &ShflRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Sound::is_written(state) }
-    }
-    unsafe fn is_held(state: &ShflRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Sound::is_held(state) }
     }
 }
 
@@ -76,31 +53,8 @@ type Apart = CstRw<Park>;
 impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
-    const MOST_READERS: u32 = <Apart as RawRwLock<M>>::MOST_READERS;
+    flashlock_locks::same_rw_as!(M, Apart: new_state enter read try_read write try_write is_written is_held destroy);
 
-    fn new_state() -> CstRwState<M> {
-        Apart::new_state()
-    }
-    unsafe fn enter(state: &CstRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::enter(state) }
-    }
-    unsafe fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::read(state, how, until) }
-    }
-    unsafe fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::try_read(state, how) }
-    }
-    unsafe fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::write(state, how, until) }
-    }
-    unsafe fn try_write(state: &CstRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::try_write(state) }
-    }
     unsafe fn unlock(state: &CstRwState<M>) {
         // SAFETY: the caller's promise.
         let writes = unsafe { Apart::is_written(state) };
@@ -109,18 +63,6 @@ impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
         if !writes {
             state.heat.store(0, Relaxed);
         }
-    }
-    unsafe fn is_written(state: &CstRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::is_written(state) }
-    }
-    unsafe fn is_held(state: &CstRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { Apart::is_held(state) }
-    }
-    unsafe fn destroy(state: &CstRwState<M>) {
-        // SAFETY: the caller's promise.
-        unsafe { <Apart as RawRwLock<M>>::destroy(state) };
     }
 }
 

@@ -69,17 +69,17 @@ fn adoption() {
 
 #[test]
 fn cna() {
-    // Enough threads on two nodes, long enough in the section, for waiters to be set aside.
+    // Enough threads on two nodes, long enough in the section, for waiters to be culled.
     let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };
     let stays = Setup { random: Some(u32::MAX), ..STILL };
     fn broken_culling<L: Lock>(name: &str, setup: Setup, load: Load) {
         find(name, By::Random, SCHEDULES, setup, rounds::<L>(load));
     }
     both("the mutants' skeleton", SCHEDULES / 10, stays, rounds::<MutantCulling<KEEPS>>(load));
-    broken_culling::<MutantCulling<FREES>>("frees with waiters aside", stays, load);
-    broken_culling::<MutantCulling<WAKES_NONE>>("wakes nobody aside", stays, load);
-    broken_culling::<Mutant<DropsTheRest>>("others aside forgotten", stays, load);
-    broken_culling::<MutantCulling<SETS_UNLINKED_ASIDE>>("unlinked set aside", stays, load);
+    broken_culling::<MutantCulling<FREES>>("frees with culled waiters", stays, load);
+    broken_culling::<MutantCulling<WAKES_NONE>>("wakes nobody culled", stays, load);
+    broken_culling::<Mutant<DropsTheRest>>("other culled ones forgotten", stays, load);
+    broken_culling::<MutantCulling<CULLS_UNLINKED>>("unlinked culled", stays, load);
 }
 
 /// MCSCRN; LIFO-CR's stack; MCS-TP, where nobody has run for long; HBO.
@@ -92,7 +92,7 @@ fn compact() {
     let stays = Setup { random: Some(u32::MAX), ..STILL };
     broken_long::<Mutant<DropsTheRest<FewestAtHome>>>("mcscrn: only the first comes back", stays, load);
     let drawn = Setup { tunables: &SHORT_PREFERENCE, ..STILL };
-    broken_long::<Mutant<ForgetsTheCulled>>("mcscrn: a new home forgets the others aside", drawn, load);
+    broken_long::<Mutant<ForgetsTheCulled>>("mcscrn: a new home forgets the other culled ones", drawn, load);
     both("the mutants' skeleton, lifo-cr", SCHEDULES / 10, stays, rounds::<MutantLifo<()>>(load));
     broken_long::<MutantLifo<PopsByStore>>("lifo-cr: pops by a store", stays, load);
     broken_long::<MutantLifo<TakesTheSecond>>("lifo-cr: takes the second, forgets the first", stays, load);

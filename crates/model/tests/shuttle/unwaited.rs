@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
+use flashlock_locks::machine::{Machine, Word as _};
 use flashlock_locks::mutex::queue::clh::ClhQueue;
 use flashlock_locks::mutex::queue::{Clh, Mcs};
 use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
@@ -130,9 +130,7 @@ const LOSES_A_NODE: u8 = 2;
 impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     type Queue = CullingQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Mcs<Park> as RawLock<M>>::new_queue()
-    }
+    flashlock_locks::same_as!(M, Mcs<Park>: new_queue lock lock_until is_locked);
 
     unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
         match B {
@@ -152,16 +150,6 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
         true
     }
 
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Mcs<Park> as RawLock<M>>::lock(word, queue) };
-    }
-
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Mcs<Park> as RawLock<M>>::lock_until(word, queue, until) }
-    }
-
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let kept = queue.holder().node;
         let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
@@ -172,11 +160,6 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
         // SAFETY: the caller's promise.
         unsafe { <Mcs<Park> as RawLock<M>>::unlock(word, queue) };
     }
-
-    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Mcs<Park> as RawLock<M>>::is_locked(word, queue) }
-    }
 }
 
 /// `Clh`, of which nothing is given back when it is destroyed.
@@ -185,34 +168,7 @@ struct KeepsNodes;
 impl<M: Machine> RawLock<M> for KeepsNodes {
     type Queue = ClhQueue<M>;
 
-    fn new_queue() -> Self::Queue {
-        <Clh<Park> as RawLock<M>>::new_queue()
-    }
-
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Clh<Park> as RawLock<M>>::try_lock(word, queue) }
-    }
-
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Clh<Park> as RawLock<M>>::lock(word, queue) };
-    }
-
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Clh<Park> as RawLock<M>>::lock_until(word, queue, until) }
-    }
-
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller's promise.
-        unsafe { <Clh<Park> as RawLock<M>>::unlock(word, queue) };
-    }
-
-    unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { <Clh<Park> as RawLock<M>>::is_locked(word, queue) }
-    }
+    flashlock_locks::same_as!(M, Clh<Park>: new_queue try_lock lock lock_until unlock is_locked);
 }
 
 #[test]

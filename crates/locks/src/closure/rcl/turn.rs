@@ -22,8 +22,9 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. Only the manager takes workers off the list, and there is one manager. So a worker that is named in the word
-//!    stays first until the manager takes it: an exchange that succeeds has not been overtaken.
+//! 1. Only the manager takes workers off the list, and there is one manager. So a worker on the list stays there until
+//!    the manager takes it, and its `next` stays as it is. Others may come before it. If the manager's exchange
+//!    succeeds, the worker that it has seen first still is. (When the server is closed, all are woken.)
 //! 2. While no worker has the turn, the list is empty.
 //! 3. `at` is odd while the worker is inside a section. Then the worker changes no lock of the server, except the lock
 //!    that it holds.

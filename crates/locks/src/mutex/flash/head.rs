@@ -16,7 +16,7 @@ use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
     /// on.
-    pub(super) fn stand_first(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
+    pub(super) fn contend_as_head(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;

@@ -73,7 +73,8 @@
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
-//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap that sees none counted clears it.
+//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap after which none is counted clears it. (It may be
+//!    the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
 //!    extra head has none: it takes no place along, and passes none on.
 //! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
@@ -88,7 +89,8 @@
 //!    there.
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
-//!    writes the lock only if what it reads is a lock whose head does not wait for a release.
+//!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
+//!    and whose head does not wait for a release.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

@@ -30,7 +30,7 @@ use crate::mutex::flash::arrival::{Place, Role};
 use crate::mutex::flash::evidence::first_look;
 use crate::mutex::flash::head::is_late;
 use crate::mutex::flash::state::{
-    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, has_sleepers, is_full, is_idle, without_sleeper,
+    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for, without_sleeper,
 };
 use crate::mutex::flash::stay::is_same_call;
 use crate::mutex::spin::Futex;
@@ -52,7 +52,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
                     self.note_first();
-                    return self.stand_first(Place::Own, until);
+                    return self.contend_as_head(Place::Own, until);
                 }
                 continue;
             }
@@ -94,7 +94,7 @@ impl<M: Machine> Lock<'_, M> {
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
             if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
-                return self.stand_first(place, until);
+                return self.contend_as_head(place, until);
             }
             if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
@@ -109,7 +109,7 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
         match self.take_place(false, false) {
-            Some(place) => self.stand_first(place, None),
+            Some(place) => self.contend_as_head(place, None),
             None => self.sleep(calls, None),
         }
     }
@@ -136,13 +136,13 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a
-    /// release. Reads only, and only memory that was there a moment ago.
+    /// release. Reads only, and only memory that was there a moment ago. That memory may serve for something else by
+    /// now, so all of it must be what this thread's lock would hold.
     fn seems_idle(&self, calls: u32) -> bool {
-        let state = self.state();
-        state & HEAD != 0
-            && has_sleepers(state)
+        let (word, state) = (self.word.load(Relaxed), self.state());
+        is_waited_for(word, state, Self::my_epoch())
             && is_same_call(self.queue.calls.load(Relaxed), calls)
-            && (state & (TRANSIT | GRANT) != 0 || is_idle(self.word.load(Relaxed), state))
+            && (state & (TRANSIT | GRANT) != 0 || is_idle(word, state))
     }
 
     /// A sleeper whose deadline has passed is no longer counted. If it is called at this moment, it passes the call on.

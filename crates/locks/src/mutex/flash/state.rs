@@ -23,7 +23,7 @@ use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
 use crate::mutex::flash::arrival::Role;
 use crate::mutex::flash::stay::CALL;
-use crate::mutex::flash::{FREE, FlashQueue, HELD, SLEEPERS};
+use crate::mutex::flash::{AWAITED, FREE, FlashQueue, HELD, SLEEPERS};
 
 /// There is a head, or the place is being passed on.
 pub const HEAD: u32 = 1;
@@ -94,9 +94,15 @@ pub fn after_resigning(state: u32) -> u32 {
     if has_sleepers(left) { left | TRANSIT } else { left & !(HEAD | PASS | TRANSIT) }
 }
 
+/// Whether these are the word and the state of a lock with sleepers, in the process of that epoch. Few other contents
+/// of memory look like that.
+pub fn is_waited_for(word: u32, state: u32, epoch: u32) -> bool {
+    word <= AWAITED && state & EPOCH == epoch && state & HEAD != 0 && has_sleepers(state)
+}
+
 /// Whether no release will call a sleeper, as far as `word` and `state` show: the head does not run, or there is none.
 pub fn is_idle(word: u32, state: u32) -> bool {
-    let is_waited_for = word >= SLEEPERS;
+    let is_slept_on = word >= SLEEPERS;
     if state & HEAD == 0 {
         true
     } else if state & (TRANSIT | GRANT) != 0 {
@@ -104,7 +110,7 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     } else if state & PASS != 0 {
         word == FREE
     } else {
-        state & SLEEPS == 0 || !is_waited_for
+        state & SLEEPS == 0 || !is_slept_on
     }
 }
 
@@ -163,7 +169,7 @@ pub(super) struct Lock<'a, M: Machine> {
 }
 
 impl<M: Machine> Lock<'_, M> {
-    fn my_epoch() -> u32 {
+    pub(super) fn my_epoch() -> u32 {
         M::epoch() << EPOCH_AT & EPOCH
     }
 
@@ -334,6 +340,17 @@ mod tests {
         assert_eq!(after_sleeper(others), TIMED, "the release calls no thread");
         assert_eq!(after_sleeper(others + SLEEPER), others);
         assert_eq!(after_sleeper(HEAD | SLEEPER), HEAD);
+    }
+
+    /// What a program may keep where a lock was: zeros, small numbers, one value everywhere, pointers.
+    #[test]
+    fn other_contents_of_memory_are_not_taken_for_a_lock() {
+        let (epoch, lock) = (1 << EPOCH_AT, 1 << EPOCH_AT | HEAD | SLEEPER);
+        assert!((FREE..=AWAITED).all(|word| is_waited_for(word, lock, epoch)));
+        assert!(!is_waited_for(HELD, lock, 2 << EPOCH_AT), "another process's");
+        assert!((0..SLEEPER).all(|small| !is_waited_for(0, small, epoch)));
+        assert!((0..=u32::MAX).step_by(0xFFFF).all(|every| !is_waited_for(every, every, epoch)));
+        assert!(!is_waited_for(0x5567_89A1, lock, epoch) && !is_waited_for(HELD, lock & !HEAD, epoch));
     }
 
     #[test]

@@ -22,7 +22,7 @@
 //! ## The two lists
 //! ```text
 //!   main queue:    next ─> [S] ──> [T] <── tail       S is surplus, as T waits too: the next release culls S, serves T
-//!   passive set:   aside ────────────────┐
+//!   passive set:   secondary ────────────┐
 //!                    ┌─> [P] ──> [Q] ──> [R] ─┐       P became passive last, R first (the eldest)
 //!                    └────────────────────────┘       prev: Q -> P, R -> Q; P is the newest, its prev means nothing
 //! ```
@@ -98,7 +98,7 @@ impl<S: Service> Succession for Fewest<S> {
     const SEES_LATECOMERS: bool = true;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
-        if let Some(eldest) = holder.aside
+        if let Some(eldest) = holder.secondary
             && is_eldests_turn::<M>()
         {
             take_eldest::<M>(holder, eldest);
@@ -136,9 +136,9 @@ fn is_eldests_turn<M: Machine>() -> bool {
 fn cull<M: Machine>(holder: &mut Holder, surplus: Link) {
     M::trace(Event::Cull);
     let node = surplus.to().node::<M>();
-    let Some(eldest) = holder.aside else {
+    let Some(eldest) = holder.secondary else {
         node.next.store(surplus.word(), Relaxed);
-        return holder.aside = Some(surplus.to());
+        return holder.secondary = Some(surplus.to());
     };
     let link = &eldest.node::<M>().next;
     let newest = link.load(Relaxed);
@@ -159,7 +159,7 @@ fn take_newest<M: Machine>(holder: &mut Holder, eldest: Handle) -> Handle {
             newest
         }
         _ => {
-            holder.aside = None;
+            holder.secondary = None;
             eldest
         }
     }
@@ -174,8 +174,8 @@ fn take_eldest<M: Machine>(holder: &mut Holder, eldest: Handle) {
     match Handle::from_word(node.prev.load(Relaxed)) {
         Some(newer) if !is_alone => {
             newer.node::<M>().next.store(newest, Relaxed);
-            holder.aside = Some(newer);
+            holder.secondary = Some(newer);
         }
-        _ => holder.aside = None,
+        _ => holder.secondary = None,
     }
 }

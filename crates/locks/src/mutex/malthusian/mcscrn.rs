@@ -21,7 +21,7 @@
 //! ## The three lists
 //! ```text
 //!   main queue:   next ─> [h1] ──> [h2] ──> [r4] <── tail        h: home, r: remote
-//!   ring:         aside ──────────────────────────────────────────────────┐
+//!   ring:         secondary ──────────────────────────────────────────────┐
 //!                   ┌─> [h5] ──> [h3] ──> │ [r1] ──> [r2] ──> [r3] ───────┤
 //!                   │   newest   eldest   │ eldest          newest        │
 //!                   └─────── passive ─────┴────────── remote ─────────────┘
@@ -113,7 +113,7 @@ struct Ring<'a, M: Machine>(&'a mut Holder, PhantomData<M>);
 
 impl<M: Machine> Ring<'_, M> {
     fn all(&self) -> Option<Piece> {
-        let last = self.0.aside?;
+        let last = self.0.secondary?;
         Some(Piece { first: Link::from_word(last.node::<M>().next.load(Relaxed))?, last })
     }
 
@@ -122,7 +122,7 @@ impl<M: Machine> Ring<'_, M> {
         if let Some(all) = all {
             all.last.node::<M>().next.store(all.first.word(), Relaxed);
         }
-        self.0.aside = all.map(|all| all.last);
+        self.0.secondary = all.map(|all| all.last);
     }
 
     /// Takes the newest passive waiter out of the ring.
@@ -168,7 +168,7 @@ impl<M: Machine> Ring<'_, M> {
     /// Takes the eldest waiter, if the trial for long-term fairness says so. If that waiter is remote, takes all
     /// waiters of its node.
     fn in_fairness(&mut self, home: Home) -> Option<Piece> {
-        let last = self.0.aside?;
+        let last = self.0.secondary?;
         if !one_in::<M>(M::tunables().eldest) {
             return None;
         }

@@ -11,10 +11,10 @@
 //! whenever the holder finds no waiter of its own NUMA node. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*,
 //! EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
 //!
-//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). The holder keeps a node only while there
-//! is a secondary queue. That node's state names the tail of the secondary queue, where the paper's `spin` word names
-//! its head. There is no `secTail`, because the list is circular. The lock names the node, or the first waiter, so it
-//! takes 8 bytes; the paper's takes one word.
+//! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). A holder keeps its node only if it has
+//! waited, and only such a holder has a secondary queue. The node's state names the tail of the secondary queue, where
+//! the paper's `spin` word names its head. There is no `secTail`, because the list is circular. The lock names the
+//! holder's node, or the first waiter, so it takes 8 bytes; the paper's takes one word.
 //! 1. The holder's NUMA node ("my socket" in the paper) is the one on which the releaser runs now, not the one on which
 //!    it queued.
 //! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment
@@ -113,7 +113,7 @@ impl Succession for SameNode {
     }
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
-        if holder.aside.is_none() && !one_in::<M>(M::tunables().reduction) {
+        if holder.secondary.is_none() && !one_in::<M>(M::tunables().reduction) {
             return first.to();
         }
         if keep_lock_local::<M>()
@@ -121,7 +121,7 @@ impl Succession for SameNode {
         {
             return successor;
         }
-        match holder.aside {
+        match holder.secondary {
             Some(last) => {
                 // The whole secondary queue before the main queue.
                 let head = take_all::<M>(holder, last);
@@ -140,7 +140,7 @@ impl Succession for SameNode {
 /// Empties the secondary queue, whose last is `last`, and returns its first. The caller writes the last one's link.
 fn take_all<M: Machine>(holder: &mut Holder, last: Handle) -> Handle {
     M::trace(Event::Alteration);
-    holder.aside = None;
+    holder.secondary = None;
     Link::from_word(last.node::<M>().next.load(Relaxed)).map_or(last, Link::to)
 }
 
@@ -184,7 +184,7 @@ fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
     loop {
         let current = holder.behind::<M>(before)?;
         if current.numa::<M>() == here {
-            set_aside::<M>(holder, first, before);
+            cull::<M>(holder, first, before);
             return Some(current.to());
         }
         before = current.to();
@@ -192,9 +192,9 @@ fn find_local<M: Machine>(holder: &mut Holder, first: Link) -> Option<Handle> {
 }
 
 /// Culls `first … last`, which begin the main queue: moves them to the end of the secondary queue.
-fn set_aside<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
+fn cull<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
     M::trace(Event::Alteration);
-    let head = match holder.aside {
+    let head = match holder.secondary {
         Some(end) => {
             let link = &end.node::<M>().next;
             let head = link.load(Relaxed);
@@ -204,5 +204,5 @@ fn set_aside<M: Machine>(holder: &mut Holder, first: Link, last: Handle) {
         None => first.word(),
     };
     last.node::<M>().next.store(head, Relaxed);
-    holder.aside = Some(last);
+    holder.secondary = Some(last);
 }

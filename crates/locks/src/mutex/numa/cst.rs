@@ -126,11 +126,11 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     /// Hands the lock to the eldest sleeper. If there is none, releases it as MCS does.
     fn unlock<M: Machine>(part: &Block<M>) {
         while let Some(eldest) = Sleepers(part).take() {
-            stand_first(part, eldest);
+            push_front(part, eldest);
             if wait::grant::<M>(eldest, M::numa_node) {
                 return;
             }
-            step_back(part, eldest);
+            undo_push_front(part, eldest);
         }
         LocalMcs::<W>::unlock(part);
     }
@@ -143,7 +143,7 @@ impl<W: WaitPolicy> LocalLock for LocalCst<W> {
 
 /// Puts the eldest sleeper before the main queue (invariant 2). The part's `next` names the first of that queue, or
 /// will.
-fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
+fn push_front<M: Machine>(part: &Block<M>, eldest: Handle) {
     let (words, next) = (words(part), &eldest.node::<M>().next);
     while !words.has_waiters() {
         next.store(0, Relaxed);
@@ -154,8 +154,8 @@ fn stand_first<M: Machine>(part: &Block<M>, eldest: Handle) {
     next.store(MOVED, Relaxed); // Published by the grant.
 }
 
-/// Undoes `stand_first`, because the sleeper has given up. The waiter behind it becomes the first.
-fn step_back<M: Machine>(part: &Block<M>, eldest: Handle) {
+/// Undoes `push_front`, because the sleeper has given up. The waiter behind it becomes the first.
+fn undo_push_front<M: Machine>(part: &Block<M>, eldest: Handle) {
     let words = words(part);
     if eldest.node::<M>().next.load(Relaxed) == MOVED {
         words.drop_left(eldest);

@@ -60,6 +60,29 @@
 //! | `reduction=N` | 1 | while there is no secondary queue, one head in N looks, on average (*shuffle reduction*, CNA paper, §6; version 15 had 128) |
 //! | `urgent=0`, `1` | 0 | 1: threads of real-time scheduling policies are priority waiters. Costs one system call for each thread. A waiter that a broadcast moved here is not a priority waiter |
 //!
+//! ## The bound
+//! Let a thread queue when n others want the lock or hold it. Let s be the longest section, with the hand-off that
+//! follows it (for a sleeper: until it runs). Let T be `stay=`, and let N be the number of NUMA nodes on which threads
+//! wait. Then the thread has the lock after at most **(N − 1) · (T + 2 s) + (n + 1) · s**, if
+//! - woken threads run, and no thread times out;
+//! - `urgent=0`, and `incremental=0` or `2`.
+//!
+//! The count `flush=` ends a preference sooner. If `stay=0`, T is 2^`flush` · s. With `incremental=1` the limit is
+//! **(n + 1) · (T + 3 s)**. With `urgent=1` there is no such limit for the others: priority waiters pass them.
+//!
+//! *Why.* Read the secondary queue and then the main queue as one list. It is always in the order of arrival: culling
+//! moves the first of the main queue to the end of the secondary queue, and a flush joins the two. The front goes to
+//! the first of this list, or to the first preferred waiter. The latter can pass others over only while there is a
+//! secondary queue: that is a *phase*, with one preferred node. Each head looks once whether the phase is to end. So a
+//! phase passes waiters over for at most T + 2 s. Then the first of the list has the lock, and prefers its own node.
+//!
+//! Within a phase, waiters of the preferred node are served in order. So a later arrival passes this thread only when
+//! no earlier waiter of the later one's node is left. Then no later phase, until this thread is served, prefers that
+//! node: each begins behind a waiter that came before this thread. So at most N − 1 phases let later arrivals pass. All
+//! others that are served before it were there when it came. (With `incremental=1`, a head may be of any node, so each
+//! waiter before it may begin such a phase.) This is the proof for our kernel patch (`kernel/README.md`). The claim
+//! `Bounded` of the simulator draws n and s; `the_kernels_bound_holds` also draws N, T and the kind of culling.
+//!
 //! ## What the front carries, in its node
 //! - `prev`: the last of the secondary queue, or 0.
 //! - `passes`: the number of hand-offs since the secondary queue began. `since`: when it began, in µs.
@@ -170,10 +193,10 @@ impl Succession for NodeFirst {
         look(line, head, head, while_busy)
     }
 
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
+    fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
         let last = secondary(front)?;
         let first = Link::from_word(last.node::<M>().next.load(Relaxed));
-        Some((first.unwrap_or_else(|| Link::silent(last)), last))
+        Some((first.unwrap_or_else(|| Link::without_numa(last)), last))
     }
 
     fn choose<M: Machine>(line: Line<'_, M>, front: Handle, next: Link, mut order: Order) -> Link {
@@ -191,11 +214,12 @@ impl Succession for NodeFirst {
         if let Order::Found = order {
             // Not `next`: a scan may have moved that waiter.
             let found = Link::from_word(node.next.load(Relaxed)).unwrap_or(next);
-            carry(node, found.to().node::<M>(), found.said());
+            carry(node, found.to().node::<M>(), found.numa_hint());
             return found;
         }
         // Not earlier: this reads the line of the last waiter of the secondary queue, which is far away.
-        let Some((first, last)) = Self::elsewhere(node) else { return next }; // It carries nothing, as when it queued.
+        // Without a secondary queue it carries nothing, as when it queued.
+        let Some((first, last)) = Self::secondary_ends(node) else { return next };
         M::trace(Event::Alteration);
         last.node::<M>().next.store(next.word(), Relaxed);
         first
@@ -313,7 +337,7 @@ fn settle<M: Machine>(front: Handle) -> Order {
 /// Whether the scan ends here: at a waiter of this node, or at one that is never culled. Relaxed: written before the
 /// link that names it.
 fn is_preferred<M: Machine>(link: Link, home: u32) -> bool {
-    link.said().map_or_else(
+    link.numa_hint().map_or_else(
         || {
             let node = link.to().node::<M>();
             node.numa.load(Relaxed) == home || node.batch.load(Relaxed) & URGENT != 0

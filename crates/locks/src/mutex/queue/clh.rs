@@ -70,7 +70,7 @@ use crate::machine::node::state;
 use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
-use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, tell};
+use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, notify};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
@@ -201,7 +201,7 @@ impl<M: Machine> ClhQueue<M> {
         }
         let node = me.node::<M>();
         node.prev.store(previous.word(), Relaxed);
-        tell::<M>(&node.state, state::ABANDONED);
+        notify::<M>(&node.state, state::ABANDONED);
     }
 
     /// (owner = me, tail = me) -> free, or a hand-off to the successor.
@@ -215,7 +215,7 @@ impl<M: Machine> ClhQueue<M> {
         if let Some(event) = hand_off(M::numa_node, node) {
             M::trace(event);
         }
-        tell::<M>(&node.state, RELEASED);
+        notify::<M>(&node.state, RELEASED);
     }
 }
 

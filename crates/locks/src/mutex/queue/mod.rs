@@ -1,4 +1,5 @@
-//! Queue locks with direct hand-off: first come, first served.
+//! Queue locks with direct hand-off: first come, first served, except `mcs-tp`, which passes over waiters that do not
+//! run.
 
 pub mod clh;
 pub mod mcs;

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{bound, stood_still, wake};
+use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::policy::Admission;
@@ -57,7 +57,7 @@ impl<M: Machine> Lock<'_, M> {
                 return Contended::TimedOut;
             }
             if W::PARKS {
-                won = self.doze(me, until);
+                won = self.park_on_word(me, until);
                 taken = SLEEPERS; // Invariant 2.
             }
             won = won || self.spin_as_head::<W, P>(me, until, taken);
@@ -81,7 +81,7 @@ impl<M: Machine> Lock<'_, M> {
         let taken =
             self.queue.head.load(Relaxed) & GRANTED != 0 && self.queue.change_head(naming(me) | GRANTED, naming(me));
         if taken {
-            stood_still::<M>(M::micros().wrapping_sub(me.node::<M>().granted_at.load(Relaxed)));
+            record_stall::<M>(M::micros().wrapping_sub(me.node::<M>().granted_at.load(Relaxed)));
         }
         taken
     }
@@ -130,7 +130,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
     /// lock.
-    fn doze(&self, me: Handle, until: Option<Deadline>) -> bool {
+    fn park_on_word(&self, me: Handle, until: Option<Deadline>) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return false; // Evicted.

@@ -68,7 +68,7 @@ impl<M: Machine> Lock<'_, M> {
         };
         let node = waiter.node::<M>();
         if !node.is_alive() {
-            self.queue.bury(self.queue.head.load(Relaxed));
+            self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
             self.free();
             return;
         }
@@ -188,7 +188,7 @@ fn stretched<M: Machine>(least: u32) -> u32 {
 }
 
 /// A lock that was handed over stood still for this long (µs). Half of the last value counts, too: hand-offs differ.
-pub(super) fn stood_still<M: Machine>(micros: u32) {
+pub(super) fn record_stall<M: Machine>(micros: u32) {
     M::set_recent_stall(micros.max(M::recent_stall() / 2));
 }
 

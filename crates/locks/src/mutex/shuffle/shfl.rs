@@ -61,7 +61,9 @@
 //! let d be the time from waking a thread until it runs, plus T/16. Then the thread has the lock after at most
 //! **(n + 2) · (s + T + d) + 50 ms**, if
 //! - it does not time out, and is not evicted for not running, which takes 25 ms;
-//! - later arrivals are not put before it: with `policy=none`, or on one NUMA node; otherwise add `shuffles=` to n;
+//! - later arrivals are not put before it: with `policy=none`, or on one NUMA node. With `policy=numa` on N nodes, add
+//!   (N − 1) · `shuffles=` to n: a group takes all waiters of its node that came before this thread before it takes a
+//!   later one. So only one group of each other node takes later ones;
 //! - code that bypasses flashlock does not release the lock.
 //!
 //! *Why.* A waiter becomes head when another thread acquires the lock. While the head sleeps, each release looks at the

@@ -43,6 +43,22 @@
 //! the first is used, as RESERVED. [`shuffler`] says how the queue is reordered; the [policy](crate::parts::policy) is
 //! chosen by `policy=`.
 //!
+//! ## The bound
+//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
+//! let d be 1 ms (for which a head polls before it looks at the clock), plus the length of a nap after a wait of 10 ms
+//! (0.5 ms, and the time until a thread whose nap is over runs). Then the thread has the lock after at most
+//! **(n + 2) · (s + T + d)**, if
+//! - each thread runs all the time, except for its naps;
+//! - it does not time out, and no thread tries for the lock (a try ignores RESERVED);
+//! - later arrivals are not put before it: with `policy=none`, or on one NUMA node; with `policy=numa` on N nodes, add
+//!   (N − 1) · `shuffles=` to n, as for the [blocking lock](super::shfl).
+//!
+//! *Why.* A waiter becomes head when the head before it acquires the lock; its clock starts then. It sets RESERVED when
+//! it finds T over, at most d later. From then on newcomers queue, and only the head takes the word. It takes the word
+//! when the section that runs at that time is over. (A newcomer that looked just before may have that section.) So one
+//! head follows another after at most T, d, and the rest of a section. Two more terms are the section that runs when
+//! the thread arrives, and its own. The claim `Bounded` of the simulator draws n and s.
+//!
 //! ## Invariants (beside those of `front`)
 //! 1. A thread that changes `word` from 0 to 1 holds the lock, and only that thread changes it back.
 //! 2. The head sets RESERVED for itself; it is cleared with the head's name. RESERVED prevents
@@ -132,7 +148,7 @@ impl<M: Machine> Lock<'_, M> {
     fn forget_the_dead(&self) {
         let head = self.queue.head.load(Relaxed);
         if named(head).is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
-            self.queue.bury(head);
+            self.queue.discard_dead_queue(head);
         }
     }
 

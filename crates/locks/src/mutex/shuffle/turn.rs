@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{is_idle, rouse, stood_still};
+use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
@@ -78,14 +78,14 @@ impl<M: Machine> Lock<'_, M> {
                 }
                 return turn;
             }
-            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_in_good_hands(behind));
+            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_wake_up_assured(behind));
         }
     }
 
     /// Whether the head sleeps on the word, so that a release wakes it or learns from the kernel that it does not
     /// sleep; and whether the waiter that joined behind `behind` is linked. Relaxed: this is true now, or was true a
     /// moment ago.
-    pub(super) fn is_in_good_hands(&self, behind: Option<Handle>) -> bool {
+    pub(super) fn is_wake_up_assured(&self, behind: Option<Handle>) -> bool {
         let head = self.queue.front();
         let asleep =
             |head: Handle| head.node::<M>().is_alive() && head.node::<M>().state.load(Relaxed) == state::NAPPING;
@@ -104,7 +104,7 @@ impl<M: Machine> Lock<'_, M> {
         let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
         let taken = age > stale && self.queue.change_head(head, head & !GRANTED);
         if taken {
-            stood_still::<M>(age);
+            record_stall::<M>(age);
         }
         taken
     }

@@ -45,6 +45,13 @@ macro_rules! define_chosen {
                 }
             }
 
+            fn insists<M: Machine>(waiter: &Node<M>) -> bool {
+                match M::tunables().policy {
+                    $($index => $policy::insists(waiter),)+
+                    _ => false,
+                }
+            }
+
             fn role<M: Machine>() -> u32 {
                 match M::tunables().policy {
                     $($index => $policy::role::<M>(),)+

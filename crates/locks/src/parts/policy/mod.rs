@@ -64,6 +64,12 @@ pub trait Admission: 'static {
     /// written before the node was published, and may be read Relaxed.
     fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
 
+    /// Whether no other waiter may be moved past this one any more, whatever else the policy says.
+    #[inline]
+    fn insists<M: Machine>(_waiter: &Node<M>) -> bool {
+        false
+    }
+
     /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to
     /// read.
     #[inline]

@@ -7,8 +7,11 @@
 //! each other hold the lock at the same time. Writers that follow each other leave the readers' copies of the data
 //! alone for a while. **Source.** ShflLocks, slides 40 ("RWlock: Group writers together"), 72.
 //!
+//! A waiter that has queued for `bound=` insists on its place: later arrivals of other kinds are not moved before it.
+//! Otherwise a reader could wait for as many sections of writers as `shuffles=` says.
+//!
 //! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into each node what the
-//! node's thread wants.
+//! node's thread wants, and since when it queues.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -34,6 +37,11 @@ impl Admission for RolesApart {
         }
     }
 
+    #[inline]
+    fn insists<M: Machine>(waiter: &Node<M>) -> bool {
+        M::micros().wrapping_sub(waiter.queued_at.load(Relaxed)) >= M::tunables().bound_us
+    }
+
     /// Readers that stand next to each other in the queue enter one directly after another.
     #[inline]
     fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
@@ -57,6 +65,8 @@ mod tests {
         assert_eq!(shuffled::<RolesApart>(&queue), [0, 2, 5, 1, 3, 4, 6]);
         assert_eq!(shuffled::<RolesApart>(&queue[1..]), [0, 3, 1, 2, 4, 5]);
         assert_eq!(awake_after::<RolesApart>(&queue), [2, 5], "all readers of the group");
+        let long = Waiter { waited: 1_000, ..queue[1] };
+        assert_eq!(shuffled::<RolesApart>(&[queue[0], queue[2], long, queue[2]]), [0, 1, 2, 3], "it insists");
         let writers = [(WRITES, 0), (WRITES, 1), (WRITES, 0), (READS, 0)].map(waiter);
         assert_eq!(awake_after::<RolesApart>(&writers), [1], "one writer after the other");
     }

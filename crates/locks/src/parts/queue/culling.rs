@@ -6,11 +6,11 @@
 //! **Problem.** A strict queue serves the waiter that came first, wherever it runs and however many threads run
 //! already. A lock that prefers some waiters must keep the others somewhere, lose none of them, and become free only
 //! when no thread waits at all. **Idea.** There are two lists. All waiters join the **main queue**, which is
-//! [MCS's](crate::mutex::queue::mcs). **Culled** waiters are in the **secondary queue** (`aside` in the code), which
-//! only the holder touches, during its release. A [`Succession`] decides *which* waiters are culled, and which one
-//! follows. [`numa::cna`](crate::mutex::numa::cna) and [`malthusian::mcscr`](crate::mutex::malthusian::mcscr) are this
-//! lock with two different successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian Locks*,
-//! EuroSys'17, §4. Both edit the MCS chain in the release and nowhere else.
+//! [MCS's](crate::mutex::queue::mcs). **Culled** waiters are in the **secondary queue** (`secondary` in the code),
+//! which only the holder touches, during its release. A [`Succession`] decides *which* waiters are culled, and which
+//! one follows. [`numa::cna`](crate::mutex::numa::cna) and [`malthusian::mcscr`](crate::mutex::malthusian::mcscr) are
+//! this lock with two different successions. **Sources.** Dice & Kogan, CNA, EuroSys'19, §4–5, and Dice, *Malthusian
+//! Locks*, EuroSys'17, §4. Both edit the MCS chain in the release and nowhere else.
 //!
 //! **Departures** from both papers:
 //! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has no node, and the
@@ -140,7 +140,7 @@ enum Next {
 /// What comes with a lock that was given to a waiter before it had linked itself.
 struct Given {
     /// The last of the secondary queue.
-    aside: Option<Handle>,
+    secondary: Option<Handle>,
     /// The NUMA node from which the lock comes, if that is known.
     numa: Option<u32>,
 }
@@ -167,7 +167,7 @@ impl<M: Machine> CullingQueue<M> {
     #[cold]
     fn release<S: Succession>(&self, tail: u32) {
         let mut holder = Holder { last: handle_in(tail), ..self.holder() };
-        if let Some(last) = holder.aside
+        if let Some(last) = holder.secondary
             && self.left().wants_sweep()
         {
             holder.sweep::<M>(last, self.left());
@@ -181,16 +181,16 @@ impl<M: Machine> CullingQueue<M> {
             };
             let evicts = S::Service::passes_over(successor.node::<M>());
             if !evicts {
-                if wait::grant_with::<M>(successor, holder.aside, S::here::<M>) {
+                if wait::grant_with::<M>(successor, holder.secondary, S::here::<M>) {
                     break;
                 }
                 self.left().remove();
             }
             // It has given up, or does not run: we hold the lock with its node (departures 4 and 5).
-            part_with::<M, S::Service>(holder.node.replace(successor), is_evicted);
+            release_node::<M, S::Service>(holder.node.replace(successor), is_evicted);
             is_evicted = evicts;
         }
-        part_with::<M, S::Service>(holder.node, is_evicted);
+        release_node::<M, S::Service>(holder.node, is_evicted);
     }
 
     /// Chooses the successor. Or gives the lock to a waiter that is linking itself; or frees it, because no thread
@@ -213,7 +213,7 @@ impl<M: Machine> CullingQueue<M> {
             let tail = self.tail.load(Acquire);
             match handle_in(tail) {
                 Some(last) if Some(last) == holder.node => {
-                    if let Some(last) = holder.aside {
+                    if let Some(last) = holder.secondary {
                         return Next::Waiter(self.recall::<S>(holder, last));
                     }
                     self.front.store(0, Relaxed); // Invariant 1.
@@ -221,7 +221,7 @@ impl<M: Machine> CullingQueue<M> {
                 Some(last) if last.node::<M>().is_alive() => {
                     if let Some(node) = holder.node {
                         // Relaxed: published by the note.
-                        node.node::<M>().prev.store(holder.aside.map_or(0, Handle::word), Relaxed);
+                        node.node::<M>().prev.store(holder.secondary.map_or(0, Handle::word), Relaxed);
                     }
                     if link.compare_exchange(0, GIVEN, Release, Relaxed).is_ok() {
                         M::trace(Event::Given);
@@ -260,7 +260,7 @@ impl<M: Machine> CullingQueue<M> {
     /// We do not look at the node's link before the release, or move it into the lock: the waiter behind us is writing
     /// it now, and so has the line. The store here fetches the lock's own line during our section; the release needs
     /// it.
-    fn own(&self, me: Handle) {
+    fn keep_node(&self, me: Handle) {
         self.front.store(me.word() | KEPT, Relaxed);
     }
 
@@ -274,15 +274,15 @@ impl<M: Machine> CullingQueue<M> {
                 return None;
             }
             // A note: the node is ours (invariant 5).
-            let (aside, numa) = (node.node::<M>().prev.load(Relaxed), node.node::<M>().numa.load(Relaxed));
-            part_with::<M, S>(Some(node), is_passed_over::<M>(node.node()));
+            let (secondary, numa) = (node.node::<M>().prev.load(Relaxed), node.node::<M>().numa.load(Relaxed));
+            release_node::<M, S>(Some(node), is_passed_over::<M>(node.node()));
             if found == GIVEN {
-                return Some(Given { aside: Handle::from_word(aside), numa: Some(numa) });
+                return Some(Given { secondary: Handle::from_word(secondary), numa: Some(numa) });
             }
             before = moved_to(found);
         }
         // Acquire: for a note. Anything else that a forked child may find here counts as 0.
-        (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { aside: None, numa: None })
+        (self.front.swap(first.word(), AcqRel) == GIVEN).then_some(Given { secondary: None, numa: None })
     }
 }
 
@@ -294,7 +294,7 @@ fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
 
 /// Gives back the node, if any, with which a releaser held the lock. The node of a waiter that was passed over goes
 /// back to its thread.
-fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
+fn release_node<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     match node {
         Some(node) if is_evicted => S::let_go::<M>(node.node()),
         Some(node) => M::give_node(node),
@@ -302,9 +302,9 @@ fn part_with<M: Machine, S: Service>(node: Option<Handle>, is_evicted: bool) {
     }
 }
 
-/// Hands the lock, and the secondary queue `aside`, to the first waiter of a chain, which is CLAIMED.
-fn grant_claimed<M: Machine, S: Succession>(first: Handle, aside: Option<Handle>) {
-    let granted = wait::grant_with::<M>(first, aside, S::here::<M>);
+/// Hands the lock, and the secondary queue `secondary`, to the first waiter of a chain, which is CLAIMED.
+fn grant_claimed<M: Machine, S: Succession>(first: Handle, secondary: Option<Handle>) {
+    let granted = wait::grant_with::<M>(first, secondary, S::here::<M>);
     debug_assert!(granted, "who is CLAIMED cannot give up");
 }
 
@@ -325,7 +325,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
                 return Err(TimedOut);
             }
         }
-        queue.own(me);
+        queue.keep_node(me);
         M::waited(stamp);
         Ok(())
     }
@@ -342,7 +342,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
         if let Some(given) = queue.link::<S::Service>(previous, Link::new(me, numa)) {
             let hand_off = wait::hand_off(|| given.numa.unwrap_or(numa), node);
             hand_off.into_iter().for_each(M::trace);
-            wait::take_given(node, given.aside);
+            wait::take_given(node, given.secondary);
             return None;
         }
         match S::Service::await_turn::<M, W>(node, until, queue.left()) {
@@ -412,7 +412,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
             previous => {
                 let link = Link::new(first, first.node::<M>().numa.load(Relaxed));
                 if let Some(given) = queue.link::<S::Service>(previous, link) {
-                    grant_claimed::<M, S>(first, given.aside);
+                    grant_claimed::<M, S>(first, given.secondary);
                 }
             }
         }
@@ -423,7 +423,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
         M::trace(Event::Acquire);
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
-        queue.own(me);
+        queue.keep_node(me);
     }
 }
 

@@ -53,7 +53,7 @@
 //! | `tail` CAS HELD -> 0 | Release | `tail` swap/CAS of the next locker | hands over this section |
 //! | `next` exchange / load | Release / Acquire | each other | the successor's node must be seen prepared |
 //! | `next` 0 -> note / exchange | Release / Acquire | each other | hands over this section; the lock's `next` is 0 by then |
-//! | `state` -> HEAD | Release | `state` load in `wait::turn` | hands over this section |
+//! | `state` exchange -> HEAD | AcqRel | `state` load in `wait::turn`, Acquire; ABANDONED there, Release | hands over this section; takes the node of a waiter that has given up, after that waiter's last look at it |
 //!
 //! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) argue for them.
@@ -156,7 +156,7 @@ impl<M: Machine> Words<'_, M> {
             // If it gives up, the node belongs to the queue (invariant 3).
             wait::turn::<M, W>(node, until, self.left())?;
         }
-        self.own(me);
+        self.keep_node(me);
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl<M: Machine> Words<'_, M> {
                     Ok(()) => return true,
                     Err(linked) => linked,
                 },
-                First::Waiter(waiter) if !waiter.node::<M>().is_alive() => self.bury(alone),
+                First::Waiter(waiter) if !waiter.node::<M>().is_alive() => self.discard_dead_queue(alone),
                 First::Waiter(waiter) if wait::grant::<M>(waiter, M::numa_node) => return true,
                 First::Waiter(waiter) => self.skip(waiter, alone),
             }
@@ -220,7 +220,7 @@ impl<M: Machine> Words<'_, M> {
         let tail = Handle::from_word(self.tail.load(Acquire));
         match tail.filter(|last| !last.node::<M>().is_alive()) {
             // In a forked child, where the waiter may have been about to link itself.
-            Some(_) => self.bury(alone),
+            Some(_) => self.discard_dead_queue(alone),
             None => First::Joiner,
         }
     }
@@ -239,7 +239,7 @@ impl<M: Machine> Words<'_, M> {
 
     /// (tail = me) -> (tail = HELD), or moves the successor's name into the lock. Then the node is free. Or it belongs
     /// to the successor, if that has yet to link itself.
-    fn own(self, me: Handle) {
+    fn keep_node(self, me: Handle) {
         let node = me.node::<M>();
         let next = node.next.load(Acquire);
         if next != MOVED {
@@ -258,7 +258,7 @@ impl<M: Machine> Words<'_, M> {
     /// In a forked child: forgets the waiters, whose threads do not exist here. Returns the first waiter that has
     /// queued since, if any.
     #[cold]
-    fn bury(self, alone: Alone) -> First {
+    fn discard_dead_queue(self, alone: Alone) -> First {
         // A live waiter, which found a dead tail, may have linked itself here already.
         let next = self.next.load(Relaxed);
         if Handle::from_word(next).is_some_and(|first| !first.node::<M>().is_alive()) {

@@ -53,7 +53,7 @@ impl Link {
     }
 
     /// A link that does not say where its waiter is.
-    pub fn silent(to: Handle) -> Self {
+    pub fn without_numa(to: Handle) -> Self {
         Self { word: to.word(), to }
     }
 
@@ -73,14 +73,14 @@ impl Link {
     }
 
     /// The NUMA node of the waiter that it names, if it says.
-    pub fn said(self) -> Option<u32> {
+    pub fn numa_hint(self) -> Option<u32> {
         (self.word >> NUMA_SHIFT).checked_sub(1)
     }
 
     /// The NUMA node of the waiter that it names. Touches that waiter's line only if the link does not say. Relaxed:
     /// the node was published with the link.
     pub fn numa<M: Machine>(self) -> u32 {
-        self.said().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
+        self.numa_hint().unwrap_or_else(|| self.to.node::<M>().numa.load(Relaxed))
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Holder {
     /// Its node, if it has kept one. The main queue begins behind it.
     pub node: Option<Handle>,
     /// The last node of the secondary queue. If there is one, the holder has kept its node.
-    pub aside: Option<Handle>,
+    pub secondary: Option<Handle>,
     /// The last node of the main queue when the holder last looked. No waiter was behind that node then; the holder
     /// knows this without touching the node's line. (A read would fetch the line once, and the hand-off once more.)
     pub last: Option<Handle>,
@@ -28,7 +28,7 @@ pub struct Holder {
 impl Holder {
     /// A holder that has kept its node, with the secondary queue that came with the lock.
     pub(super) fn with<M: Machine>(node: Handle) -> Self {
-        Self { node: Some(node), aside: wait::handed(node.node::<M>()), last: None }
+        Self { node: Some(node), secondary: wait::handed(node.node::<M>()), last: None }
     }
 
     /// The waiter behind `waiter` in the main queue, as far as is known. Acquire: its node must be seen prepared.
@@ -64,7 +64,7 @@ impl Holder {
         if let Some(kept) = kept {
             kept.node::<M>().next.store(first, Relaxed);
         }
-        self.aside = kept;
+        self.secondary = kept;
     }
 }
 

@@ -5,7 +5,7 @@ extern crate std;
 use core::sync::atomic::Ordering::Relaxed;
 use std::vec::Vec;
 
-use crate::machine::bench::{Bench, prefer};
+use crate::machine::bench::{Bench, prefer, stop_clock};
 use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Memory as _, Word};
 use crate::parts::policy::{Admission, HighestFirst};
@@ -19,6 +19,8 @@ pub(crate) struct Waiter {
     /// What it would write into its node; [`Waiter::with_priority`] computes it.
     pub(crate) role: u32,
     pub(crate) asleep: bool,
+    /// How long (µs) it has queued.
+    pub(crate) waited: u32,
 }
 
 impl Waiter {
@@ -29,7 +31,7 @@ impl Waiter {
 
     /// On that NUMA node, with that role.
     pub(crate) const fn of(numa: u32, role: u32) -> Self {
-        Self { numa, role, asleep: false }
+        Self { numa, role, asleep: false, waited: 0 }
     }
 
     /// With that priority.
@@ -65,11 +67,14 @@ pub(crate) fn awake_after<P: Admission>(queue: &[Waiter]) -> Vec<usize> {
 }
 
 fn after<P: Admission>(queue: &[Waiter], first: u32) -> Vec<(usize, &'static Node<Bench>)> {
+    const NOW: u32 = 10_000_000;
+    stop_clock(NOW);
     let handles: Vec<Handle> = queue.iter().map(|_| Bench::take_node()).collect();
     for (place, waiter) in queue.iter().enumerate() {
         let node = handles[place].node::<Bench>();
         node.prepare_on(waiter.numa, if waiter.asleep { state::PARKED } else { state::WAITING });
         node.role.store(waiter.role, Relaxed);
+        node.queued_at.store(NOW - waiter.waited, Relaxed);
         node.next.store(handles.get(place + 1).map_or(0, |next| next.word()), Relaxed);
     }
     let lock = ShflQueue::<Bench>::new();

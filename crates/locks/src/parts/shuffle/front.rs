@@ -287,7 +287,7 @@ impl<M: Machine> ShflQueue<M> {
     /// In a forked child, where `head` names a thread that does not exist: forgets the queue, unless live waiters have
     /// already started a new one behind it. (Then they have named their own head.)
     #[cold]
-    pub fn bury(&self, dead_head: u32) {
+    pub fn discard_dead_queue(&self, dead_head: u32) {
         let _ = self.head.compare_exchange(dead_head, 0, AcqRel, Relaxed);
         let tail = self.tail.load(Acquire);
         if Handle::from_word(tail).is_some_and(|last| !last.node::<M>().is_alive()) {

@@ -184,6 +184,9 @@ fn gather<M: Machine, P: Admission>(
             _ => false,
         };
         if !moved {
+            if P::insists(current) {
+                break;
+            }
             before = here;
         }
     }

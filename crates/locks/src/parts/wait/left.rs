@@ -8,7 +8,8 @@
 //! deadline, would add a node each time. **Idea.** The nodes left behind in one queue are counted. When there are
 //! [`MAX`] of them, newcomers do not queue. They sleep outside until some nodes have been removed. Meanwhile they also
 //! look for the lock themselves, less and less often, in case no thread removes any (the waiter at the head of the
-//! queue may be frozen). So a queue holds at most `MAX` nodes in addition to one for each thread that waits.
+//! queue may be frozen). So a queue holds at most `MAX` - 1 nodes in addition to one for each thread: each
+//! thread that was in the queue, or about to join it, when there were that many, may leave one more behind.
 //!
 //! The count is not in the lock, because every lock would pay for its bytes. It is in a table of the machine, by the
 //! lock's address ([`of`]). It is written when a waiter gives up, and read by each thread that queues. Two locks may

@@ -163,7 +163,7 @@ pub fn turn<M: Machine, W: WaitPolicy>(
 /// the node for anything else, before it is woken.
 ///
 /// Release hands over what was done; Acquire takes what the waiter has written.
-pub(crate) fn tell<M: Machine>(state: &M::Word, what: u32) {
+pub(crate) fn notify<M: Machine>(state: &M::Word, what: u32) {
     if state.swap(what, AcqRel) == state::PARKED {
         M::trace(Event::Wake);
         M::wake(&raw const *state, 1);

@@ -178,7 +178,7 @@ impl<M: Machine> Counters<M> {
     #[inline]
     fn take_out(self, counter: &'static M::Word) {
         if counter.fetch_add(ONE.wrapping_neg(), Release) & CLOSED != 0 {
-            say_so::<M>(self.drain_word());
+            signal_drain::<M>(self.drain_word());
         }
     }
 
@@ -287,7 +287,7 @@ fn is_full(counter: u32) -> bool {
 /// A reader changes the drain word when it leaves, and wakes the writers that sleep there. A writer that falls asleep
 /// meanwhile sets the flag again, or finds the word changed.
 #[cold]
-fn say_so<M: Machine>(drain: &'static M::Word) {
+fn signal_drain<M: Machine>(drain: &'static M::Word) {
     if drain.fetch_add(LEFT, Release) & ASLEEP != 0 {
         drain.fetch_and(!ASLEEP, Relaxed);
         M::trace(Event::Wake);

@@ -41,22 +41,22 @@ impl<M: Machine> CstRwState<M> {
     /// Whether readers use the central counter: a hint, but certain for a thread that holds the lock (invariant 1, so
     /// Relaxed).
     #[inline(always)]
-    pub(super) fn is_folded(&self) -> bool {
+    pub(super) fn counts_centrally(&self) -> bool {
         self.heat.load(Relaxed) != STANDALONE
     }
 
     /// The side block, if it is in use.
     #[inline]
     pub(super) fn side(&self) -> Option<Counters<M>> {
-        if self.is_folded() { None } else { Side::of(&self.side).map(Counters) }
+        if self.counts_centrally() { None } else { Side::of(&self.side).map(Counters) }
     }
 
     /// A reader that has come in by `base` moves to its counter if the side block is in use, or leaves again if it is
     /// time to make one. Returns whether it has stayed.
     #[cold]
     pub(super) fn stay(&self, before: u32) -> bool {
-        if !self.is_folded() {
-            self.move_aside();
+        if !self.counts_centrally() {
+            self.move_to_counters();
             return true;
         }
         if self.is_making() {
@@ -120,7 +120,7 @@ impl<M: Machine> CstRwState<M> {
         let index = Side::of(&self.side).or_else(|| self.make_index());
         let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
         match index {
-            Some(index) if acquired && self.is_folded() => {
+            Some(index) if acquired && self.counts_centrally() => {
                 self.heat.store(making::<M>() | HOLDING, Relaxed); // From now on no thread counts meetings.
                 Counters(index).begin();
                 self.heat.store(STANDALONE, Release); // After `begin`, for a thread that asks for orphans.
@@ -147,7 +147,7 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// In a forked child, forgets a reader that was about to switch: it does not exist there.
-    pub(super) fn forget_who_made(&self) {
+    pub(super) fn undo_orphaned_switch(&self) {
         if M::epoch() == FIRST_EPOCH {
             return;
         }

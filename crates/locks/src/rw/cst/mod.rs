@@ -39,7 +39,8 @@
 //! ## State: 20 bytes, and 128 for the side block and for each part in it
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
-//! | below STANDALONE | how often readers have met | `base` for reading | `base` for writing |
+//! | below 2^30 | how often readers have met | `base` for reading | `base` for writing |
+//! | from there to STANDALONE | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
 //! | STANDALONE | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
@@ -49,6 +50,17 @@
 //! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child |
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
+//!
+//! ## The bound
+//! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections: a thread has the lock after at
+//! most **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
+//!
+//! *Why.* Threads wait on `base`. While the counters are in use, a writer that has acquired `base` first waits until
+//! the readers have left the counters: one more section, and the time until it runs. It holds `base` meanwhile, so its
+//! hold of `base` counts as two sections. No reader comes in by a counter then, except those that pass: they have
+//! waited for T, 2 T and so on up to 1,024 T, as under `shfl-rw`. So the same limit applies: if r threads read and
+//! r · s is 1,024 T or more, readers can keep a writer out without end. A reader that is about to switch to the
+//! counters spends 1.1 ms on that, at most.
 //!
 //! ## Invariants
 //! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and back.
@@ -99,7 +111,7 @@ use crate::parts::policy::RolesApart;
 use crate::parts::side::Side;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
-use crate::rw::shfl::turn::Elsewhere;
+use crate::rw::shfl::turn::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 
@@ -129,7 +141,7 @@ impl<M: Machine> CstRwState<M> {
     #[inline(always)]
     fn enter(&self) -> bool {
         // A hint; both paths look again.
-        if self.is_folded() { self.enter_base() } else { self.enter_aside() }
+        if self.counts_centrally() { self.enter_base() } else { self.enter_distributed() }
     }
 
     /// Whether a thread holds the lock, or did a moment ago.
@@ -140,7 +152,7 @@ impl<M: Machine> CstRwState<M> {
     /// (counter) -> (counter + 1 reader), if no writer keeps it out. Never inlined, nor is the release: the path
     /// without a side block stays short.
     #[inline(never)]
-    fn enter_aside(&self) -> bool {
+    fn enter_distributed(&self) -> bool {
         let Some(side) = self.side() else { return false };
         // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
         // has left, it has finished with the lock (invariant 4).
@@ -153,7 +165,7 @@ impl<M: Machine> CstRwState<M> {
 
     /// The release if the side block is in use.
     #[inline(never)]
-    fn leave_aside(&self) {
+    fn leave_distributed(&self) {
         let Some(side) = self.side() else { return };
         // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
         if side.state().load(Relaxed) == WRITTEN { self.end_writing(side) } else { side.leave() }
@@ -163,7 +175,7 @@ impl<M: Machine> CstRwState<M> {
     #[inline(always)]
     fn enter_base(&self) -> bool {
         let Some(before) = self.base.count_in() else { return false };
-        let alone = has_no_readers(before) && self.is_folded();
+        let alone = has_no_readers(before) && self.counts_centrally();
         if !alone && !self.stay(before) {
             return false;
         }
@@ -173,7 +185,7 @@ impl<M: Machine> CstRwState<M> {
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
     #[inline]
-    fn move_aside(&self) {
+    fn move_to_counters(&self) {
         if let Some(side) = self.side() {
             side.add();
             self.base.release();
@@ -210,7 +222,7 @@ impl<M: Machine> CstRwState<M> {
 
     /// Polls until it is known what the holder of `base` is about to do, but not for long.
     #[cold]
-    fn see_it_through(&self) {
+    fn await_writer(&self) {
         M::spin_until(&self.base.count, Relaxed, Patience::Budget, |_| !self.is_in_between());
     }
 
@@ -225,7 +237,7 @@ impl<M: Machine> CstRwState<M> {
             if tried != Err(Refusal::Busy) || is_final {
                 return tried;
             }
-            self.see_it_through();
+            self.await_writer();
         }
         Err(Refusal::Busy)
     }
@@ -242,12 +254,12 @@ impl<M: Machine> CstRwState<M> {
             M::trace(Event::RwRead);
             return Ok(());
         }
-        self.base.try_read(how).inspect(|()| self.move_aside())
+        self.base.try_read(how).inspect(|()| self.move_to_counters())
     }
 
     /// A reader polls for a while before it queues: most writers finish soon.
     fn poll<W: WaitPolicy>(&self, side: Counters<M>) -> bool {
-        let open = |seen| !is_written(seen) && self.enter_aside();
+        let open = |seen| !is_written(seen) && self.enter_distributed();
         let came = W::SPINS
             && side.own().is_some()
             && M::spin_until(&self.base.count, Relaxed, Patience::Budget, open).is_some();
@@ -264,12 +276,12 @@ impl<M: Machine> CstRwState<M> {
             passed.set(self.pass_after(begun));
             passed.get()
         };
-        let elsewhere: Elsewhere<'_> = if how == Reader::Behind { None } else { Some(&look) };
+        let elsewhere: OtherEntry<'_> = if how == Reader::Behind { None } else { Some(&look) };
         match self.base.acquire::<W, RolesApart>(Want::Read(how), until, elsewhere) {
             Ok(()) => {
                 M::trace(Event::RwRead);
                 if !passed.get() {
-                    self.move_aside();
+                    self.move_to_counters();
                 }
                 Ok(())
             }
@@ -318,7 +330,7 @@ impl<M: Machine> CstRwState<M> {
     /// In a forked child, a writer that was acquiring the lock does not exist: gives up for it.
     #[inline]
     fn forget_the_dead(&self) {
-        self.forget_who_made();
+        self.undo_orphaned_switch();
         if let Some(side) = self.side().filter(|side| side.adopt(|| self.base.is_written())) {
             self.give_up(side);
         }
@@ -388,7 +400,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     #[inline]
     unsafe fn unlock(state: &CstRwState<M>) {
         // Not a hint here: the caller holds the lock.
-        if state.is_folded() { state.base.release() } else { state.leave_aside() }
+        if state.counts_centrally() { state.base.release() } else { state.leave_distributed() }
     }
 
     unsafe fn is_written(state: &CstRwState<M>) -> bool {

@@ -74,7 +74,7 @@ impl<M: Machine> ShflRwState<M> {
         let mut holding = holding;
         let mut won = holding;
         while !won {
-            say_alive(node);
+            publish_running(node);
             if node.state.load(Acquire) == state::EVICTED {
                 return Contended::Evicted;
             }
@@ -91,7 +91,7 @@ impl<M: Machine> ShflRwState<M> {
             }
             if !won && W::PARKS {
                 let limit = if wait.looks_around() { Some(M::sooner(look, until)) } else { until };
-                self.nap(me, want, limit);
+                self.park_on_count(me, want, limit);
                 look = look.saturating_mul(2);
             }
         }
@@ -115,11 +115,11 @@ impl<M: Machine> ShflRwState<M> {
     /// NAPPING -> HEAD, unless it is awake, or was evicted.
     ///
     /// If this head was evicted meanwhile, because it was stopped here, the flag belongs to the next head. Then the
-    /// next head is woken, and sets the flag again. Acquire pairs with the Release in `nap`: a thread that finds the
-    /// next head's flag sees that it is not head itself.
+    /// next head is woken, and sets the flag again. Acquire pairs with the Release in `park_on_count`: a thread that
+    /// finds the next head's flag sees that it is not head itself.
     fn wake_up(&self, me: Handle) {
         let node = me.node::<M>();
-        say_alive(node);
+        publish_running(node);
         if node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok() {
             self.count.fetch_and(!ASLEEP, Acquire);
             if named(self.queue.front()) != Some(me) {
@@ -185,7 +185,7 @@ impl<M: Machine> ShflRwState<M> {
 
     /// The head sleeps on the counter until it is woken, or its deadline has passed, or it becomes overdue. Before it
     /// is overdue it takes its bars down for this, unless it is a preferred writer.
-    fn nap(&self, me: Handle, want: Want, until: Option<Deadline>) {
+    fn park_on_count(&self, me: Handle, want: Want, until: Option<Deadline>) {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return; // Evicted.
@@ -212,7 +212,7 @@ impl<M: Machine> ShflRwState<M> {
 }
 
 /// Publishes that the head runs at this moment. (0 is for heads that have yet to run.)
-fn say_alive<M: Machine>(node: &Node<M>) {
+fn publish_running<M: Machine>(node: &Node<M>) {
     node.granted_at.store(M::micros().max(1), Relaxed);
 }
 

@@ -17,8 +17,8 @@
 //!
 //! **Departures.**
 //! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
-//!    test and set, and only the head of the queue may contend for it. So a release is one store, after which nothing
-//!    is accessed.
+//!    test and set, and of the queue only the head may contend for it. If no thread waits, a release is one
+//!    subtraction, after which nothing is accessed.
 //! 2. *Readers count themselves first, and then look*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
 //! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
@@ -56,13 +56,38 @@
 //! `head` and `tail`: see [`front`](crate::parts::shuffle::front). [`turn`] is the wait in the queue, [`head`] that of
 //! the head.
 //!
+//! ## The bound
+//! Let n other threads use the lock, each with sections of at most s. Let T be `bound=`, and let d be the longest time
+//! until a thread that was woken runs. (With `wait=spin`, d is 5 ms, for which a head polls before it looks at the
+//! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + 2 T + p · s**, where p is
+//! the number of readers that pass a waiting writer meanwhile (departure 4; `rw_passed` in the statistics), if
+//! - woken threads run, and threads do not stop;
+//! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
+//!
+//! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
+//! before it ([`RolesApart`]). From then on at most n waiters are before it. A waiter becomes head when the head before
+//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a
+//! writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
+//! the counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then
+//! only the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head
+//! follows another after at most T + 2 s + d, and the sections of readers that pass. Two more terms are the section
+//! that runs when the thread arrives, and its own.
+//!
+//! *How many pass.* The first reader that passes a head has waited for T, the second for 2 T, and so on, up to 1,024 T.
+//! They keep a writer out only while their sections overlap. Let r threads read. Among any r + 1 that pass one after
+//! another, one thread passes twice, and waits in between. So if **r · s < 1,024 T**, at most 2 r + 11 pass one head.
+//! If r · s is more, readers that come back again and again can keep a writer out without end: **then there is no bound
+//! for writers**. (With T = 1 ms that takes eleven threads that read for 100 ms each.) The claim in the simulator draws
+//! n, s, and how many threads write.
+//!
 //! ## Invariants (beside those of `front`)
 //! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
 //! 2. If a thread adds a reader while neither WRITER nor a bar that it must respect is set, it holds the lock for
 //!    reading until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds
 //!    nothing, and takes it out again.
-//! 3. Only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while `count` is as it was then.
-//!    Or a writer moves it there, and sets SLEEPER before it releases.
+//! 3. Of the threads in the queue only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while
+//!    `count` is as it was then. Or a writer moves it there, and sets SLEEPER before it releases. Waiters outside the
+//!    queue sleep there, too, and set AWAITED before.
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
 //!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
@@ -95,7 +120,7 @@ use crate::parts::policy::{Admission, RolesApart};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{named, note_awake};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
-use crate::rw::shfl::turn::{Elsewhere, Wait};
+use crate::rw::shfl::turn::{OtherEntry, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 /// Held for writing.
@@ -114,7 +139,7 @@ pub const AWAITED: u32 = 1 << 5;
 pub const READER: u32 = 1 << 6;
 /// Both bars.
 pub const BARS: u32 = BAR_READERS | BAR_WRITERS;
-/// The flags that make a release more than one store.
+/// The flags that make a release more than one subtraction.
 const BUSY: u32 = BARS | ASLEEP | AWAITED;
 /// The head sleeps, or slept when it last ran.
 pub(crate) const ASLEEP: u32 = SLEEPER | WOKEN;
@@ -263,7 +288,7 @@ impl<M: Machine> ShflRwState<M> {
         &self,
         want: Want,
         until: Option<Deadline>,
-        elsewhere: Elsewhere<'_>,
+        elsewhere: OtherEntry<'_>,
     ) -> Result<(), Refusal> {
         let taken = if want.writes() {
             self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
@@ -333,7 +358,7 @@ impl<M: Machine> ShflRwState<M> {
         let mut head = named(self.queue.head.load(Acquire));
         if head.is_some_and(|waiter| !waiter.node::<M>().is_alive()) {
             // A forked child.
-            self.queue.bury(self.queue.head.load(Relaxed));
+            self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
             self.count.fetch_and(!BUSY, Relaxed);
             head = None;
         }

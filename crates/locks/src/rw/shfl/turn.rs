@@ -20,7 +20,7 @@ use crate::rw::{Reader, Writer};
 
 /// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
 /// in by another way.
-pub(crate) type Elsewhere<'a> = Option<&'a dyn Fn() -> bool>;
+pub(crate) type OtherEntry<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// What a thread waits for, and since when.
 pub(crate) struct Wait<'a> {
@@ -29,7 +29,7 @@ pub(crate) struct Wait<'a> {
     since: u32,
     /// How long (µs) it waits at most once it is head.
     at_head: Option<u32>,
-    elsewhere: Elsewhere<'a>,
+    elsewhere: OtherEntry<'a>,
 }
 
 impl<'a> Wait<'a> {
@@ -44,7 +44,7 @@ impl<'a> Wait<'a> {
     }
 
     /// The same, but it also checks `elsewhere`.
-    pub(crate) fn looking(self, elsewhere: Elsewhere<'a>) -> Self {
+    pub(crate) fn looking(self, elsewhere: OtherEntry<'a>) -> Self {
         Self { elsewhere, ..self }
     }
 
@@ -156,7 +156,8 @@ impl<M: Machine> ShflRwState<M> {
         node.prepare(state::WAITING);
         // `join` publishes it, with the rest.
         node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed);
-        node.check_at.store(0, Relaxed); // So does it this.
+        node.check_at.store(0, Relaxed); // So does it this,
+        node.queued_at.store(M::micros(), Relaxed); // and this.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
             return self.wait_turn::<W, P>(me, behind, wait, until);
@@ -197,14 +198,14 @@ impl<M: Machine> ShflRwState<M> {
                 }
                 return turn;
             }
-            (look, trusts) = (look.saturating_mul(2), !wait.passes() && self.is_in_good_hands(wait.want, behind));
+            (look, trusts) = (look.saturating_mul(2), !wait.passes() && self.is_wake_up_assured(wait.want, behind));
         }
     }
 
     /// Whether the head sleeps on the counter, and must: then a release wakes it, and later releases check whether it
     /// has run since; and whether the waiter that joined behind `behind` is linked. Relaxed: this is true now, or was
     /// true a moment ago.
-    fn is_in_good_hands(&self, want: Want, behind: Option<Handle>) -> bool {
+    fn is_wake_up_assured(&self, want: Want, behind: Option<Handle>) -> bool {
         let asleep = |head: Handle| head.node::<M>().state.load(Relaxed) == state::NAPPING;
         let count = self.count.load(Relaxed);
         self.live_head().is_some_and(asleep)

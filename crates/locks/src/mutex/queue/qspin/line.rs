@@ -63,7 +63,7 @@ pub trait Succession: 'static {
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
 
     /// The first and last waiters of the secondary queue, which becomes the queue when no waiter is behind `front`.
-    fn elsewhere<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
+    fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 
     /// Chooses the waiter that has the front after `front`, whose link is `next`, and gives it what the front carries.
     /// Its link leads to the rest.
@@ -98,7 +98,7 @@ enum Behind {
     /// A waiter that has linked itself.
     Waiter(Link),
     /// No waiter. The secondary queue is the queue now, which begins with this one.
-    Elsewhere(Link),
+    Secondary(Link),
     /// No waiter. The queue is empty.
     Nobody,
     /// A waiter that has not linked itself. The front, the node, and what it carries belong to that waiter.
@@ -198,7 +198,7 @@ impl<M: Machine> Line<'_, M> {
         loop {
             let next = match self.behind::<S>(front) {
                 Behind::Waiter(next) => S::choose(self, front, next, order),
-                Behind::Elsewhere(first) => first,
+                Behind::Secondary(first) => first,
                 Behind::Nobody => return M::give_node(front),
                 Behind::Joiner => return,
             };
@@ -238,7 +238,7 @@ impl<M: Machine> Line<'_, M> {
     /// the exchange fails, the circle is closed again. AcqRel: acquires the lock, where `new` takes it; and a joiner
     /// sees the 0 in the link that it exchanges next.
     fn close<S: Succession>(self, front: Handle, seen: u32, new: fn(u32, u32) -> u32) -> Result<Behind, u32> {
-        let Some((first, last)) = S::elsewhere(front.node::<M>()) else {
+        let Some((first, last)) = S::secondary_ends(front.node::<M>()) else {
             self.word.compare_exchange(seen, new(seen, 0), AcqRel, Relaxed)?;
             return Ok(Behind::Nobody);
         };
@@ -250,7 +250,7 @@ impl<M: Machine> Line<'_, M> {
             return Err(now);
         }
         M::trace(Event::Alteration);
-        Ok(Behind::Elsewhere(first))
+        Ok(Behind::Secondary(first))
     }
 
     /// (head = me, seen) -> LOCKED, and passes the front on. The error is what the word holds instead of `seen`.
@@ -262,14 +262,14 @@ impl<M: Machine> Line<'_, M> {
         }
         let behind = self.close::<S>(me, seen, locked_with_tail)?;
         M::give_node(me);
-        if let Behind::Elsewhere(first) = behind {
-            self.tell::<S, W>(first);
+        if let Behind::Secondary(first) = behind {
+            self.promote::<S, W>(first);
         }
         Ok(())
     }
 
     /// Makes a waiter the head, or, if it has given up, the one behind it.
-    pub fn tell<S: Succession, W: WaitPolicy>(self, next: Link) {
+    pub fn promote<S: Succession, W: WaitPolicy>(self, next: Link) {
         if !Self::grant::<W>(next) {
             self.left().remove();
             self.pass::<S, W>(next.to(), S::unordered(next.to()));
@@ -282,7 +282,7 @@ impl<M: Machine> Line<'_, M> {
     /// is about to enter its section, has to wait for the result. Where waiters do not sleep, a waiter whose link says
     /// where it is has promised to stay (invariant 5). It is made the head by a store, as in the kernel.
     fn grant<W: WaitPolicy>(next: Link) -> bool {
-        if W::PARKS || next.said().is_none() {
+        if W::PARKS || next.numa_hint().is_none() {
             return wait::grant::<M>(next.to(), M::numa_node);
         }
         wait::grant_patient::<M>(next.to(), M::numa_node);

@@ -127,7 +127,7 @@ impl Succession for Arrival {
     fn begin<M: Machine>(_: &Node<M>) {}
     fn inherit<M: Machine>(_: &Node<M>, _: &Node<M>) {}
     fn order<M: Machine>(_: Line<'_, M>, _: Handle) {}
-    fn elsewhere<M: Machine>(_: &Node<M>) -> Option<(Link, Handle)> {
+    fn secondary_ends<M: Machine>(_: &Node<M>) -> Option<(Link, Handle)> {
         None
     }
     fn choose<M: Machine>(_: Line<'_, M>, _: Handle, next: Link, _: ()) -> Link {
@@ -163,7 +163,7 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let said = S::arrive(node).filter(|_| W::PARKS || until.is_none()); // Invariant 5 of `line`.
-        let link = said.map_or_else(|| Link::silent(me), |numa| Link::new(me, numa));
+        let link = said.map_or_else(|| Link::without_numa(me), |numa| Link::new(me, numa));
         match line.join::<S>(seen, link, me, true, W::PARKS) {
             Joined::Holding => {
                 line.pass::<S, W>(me, S::unordered(me));
@@ -245,9 +245,9 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());
         chain.park_followers::<M>(S::begin);
-        let link = Link::silent(first);
+        let link = Link::without_numa(first);
         if let Joined::Head = line.join::<S>(word.load(Relaxed), link, chain.last(), false, W::PARKS) {
-            line.tell::<S, W>(link);
+            line.promote::<S, W>(link);
         }
     }
 

@@ -63,7 +63,7 @@ impl<M: Machine> Line<'_, M> {
                 return Pending::TimedOut;
             }
             if W::PARKS {
-                self.doze(until, is_locked);
+                self.park_on_word(until, is_locked);
             }
         }
     }
@@ -114,7 +114,7 @@ impl<M: Machine> Line<'_, M> {
                 return Err(TimedOut);
             }
             if W::PARKS {
-                self.doze(until, is_busy::<M>);
+                self.park_on_word(until, is_busy::<M>);
             }
         }
     }
@@ -131,7 +131,7 @@ impl<M: Machine> Line<'_, M> {
 
     /// Sleeps on the word until the lock is released, if `wait` is still true of the word. Threads that join meanwhile
     /// do not end the sleep; a thread that joins just before it makes us look again.
-    fn doze(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
+    fn park_on_word(self, until: Option<Deadline>, wait: fn(u32) -> bool) {
         // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
         let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;
         if wait(seen) {

@@ -1,0 +1,313 @@
+//! # Options of one lock
+//!
+//! A lock reads its options from its machine, which has one set of them for all locks: what the user chose for the
+//! process. A program that embeds locks can give a lock options of its own: a lock on [`Tuned<M, O>`](Tuned) is a lock
+//! on `M` that reads `O`. So two locks of one kind may differ in one program:
+//!
+//! ```
+//! use flashlock_locks::machine::{Options, Tunables};
+//!
+//! /// A waiter is handed the lock after 100 us.
+//! struct Prompt;
+//!
+//! impl Options for Prompt {
+//!     fn tunables() -> &'static Tunables {
+//!         &Tunables { bound_us: 100, ..Tunables::DEFAULT }
+//!     }
+//! }
+//! ```
+//!
+//! Nodes and blocks are those of `M`, so tuned locks and others share one pool.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering;
+
+use crate::machine::block::{Block, Name};
+use crate::machine::event::Event;
+use crate::machine::node::Node;
+use crate::machine::{
+    Beside, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables, Unparked,
+    Waiting,
+};
+
+/// The options of a lock.
+pub trait Options: 'static {
+    /// Their values. The functions of a lock may ask at any time, and always get the same answer.
+    fn tunables() -> &'static Tunables;
+}
+
+/// The machine `M`, with other options.
+pub struct Tuned<M, O>(PhantomData<fn() -> (M, O)>);
+
+/// The same node, as a node of the other machine.
+fn node_of<M: Memory, N: Memory<Word = M::Word>>(node: &Node<M>) -> &Node<N> {
+    // SAFETY: a node is `repr(C)` and consists of words; which machine they belong to is only in its type.
+    unsafe { &*core::ptr::from_ref(node).cast() }
+}
+
+#[warn(clippy::missing_trait_methods)] // A default that `M` replaces would be used instead.
+impl<M: Machine, O: Options> Memory for Tuned<M, O> {
+    type Word = M::Word;
+
+    #[inline]
+    fn node(handle: Handle) -> &'static Node<Self> {
+        node_of(M::node(handle))
+    }
+
+    #[inline]
+    fn take_node() -> Handle {
+        M::take_node()
+    }
+
+    #[inline]
+    fn give_node(handle: Handle) {
+        M::give_node(handle);
+    }
+
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        M::any_node(look)
+    }
+
+    #[inline]
+    fn epoch() -> u32 {
+        M::epoch()
+    }
+
+    #[inline]
+    fn block(name: Name) -> &'static Block<Self> {
+        // SAFETY: as in `node_of`.
+        unsafe { &*core::ptr::from_ref(M::block(name)).cast() }
+    }
+
+    fn take_block() -> Name {
+        M::take_block()
+    }
+
+    fn give_block(name: Name) {
+        M::give_block(name);
+    }
+
+    fn is_there(word: &Self::Word) -> bool {
+        M::is_there(word)
+    }
+
+    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word {
+        M::beside(which, lock)
+    }
+
+    #[inline]
+    fn local(which: Local) -> u32 {
+        M::local(which)
+    }
+
+    #[inline]
+    fn set_local(which: Local, value: u32) {
+        M::set_local(which, value);
+    }
+
+    fn admit_distributed() -> bool {
+        M::admit_distributed()
+    }
+
+    fn end_distributed() {
+        M::end_distributed();
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<M: Machine, O: Options> Time for Tuned<M, O> {
+    #[inline]
+    fn micros() -> u32 {
+        M::micros()
+    }
+
+    #[inline]
+    fn steps() -> u32 {
+        M::steps()
+    }
+
+    fn expired(deadline: &Deadline) -> bool {
+        M::expired(deadline)
+    }
+
+    fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+        M::sooner(micros, other)
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<M: Machine, O: Options> Waiting for Tuned<M, O> {
+    #[inline]
+    fn spin_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        M::spin_until(word, order, patience, done)
+    }
+
+    #[inline]
+    fn spin_published(
+        word: &Self::Word,
+        since: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        M::spin_published(word, since, order, patience, done)
+    }
+
+    #[inline]
+    fn rest_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        M::rest_until(word, order, patience, done)
+    }
+
+    #[inline]
+    fn scan_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        M::scan_until(word, order, patience, done)
+    }
+
+    #[inline]
+    fn poll(word: &Self::Word, beside: &Self::Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        M::poll(word, beside, micros, look)
+    }
+
+    #[inline]
+    fn pause(steps: u32) {
+        M::pause(steps);
+    }
+
+    fn relax(micros: u32) {
+        M::relax(micros);
+    }
+
+    fn offer() {
+        M::offer();
+    }
+
+    fn crowded() -> bool {
+        M::crowded()
+    }
+
+    fn park(word: &Self::Word, expected: u32, until: Option<Deadline>) -> Unparked {
+        M::park(word, expected, until)
+    }
+
+    fn wake(address: *const Self::Word, count: u32) -> u32 {
+        M::wake(address, count)
+    }
+
+    fn unpark(node: &Node<Self>) -> u32 {
+        M::unpark(node_of(node))
+    }
+
+    fn requeue(node: &Node<Self>, address: *const Self::Word) {
+        M::requeue(node_of(node), address);
+    }
+
+    fn sleep_cost() -> u32 {
+        M::sleep_cost()
+    }
+
+    fn transfer_cost(times: u32) -> u32 {
+        M::transfer_cost(times)
+    }
+
+    fn recent_stall() -> u32 {
+        M::recent_stall()
+    }
+
+    fn set_recent_stall(micros: u32) {
+        M::set_recent_stall(micros);
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<M: Machine, O: Options> Topology for Tuned<M, O> {
+    #[inline]
+    fn numa_node() -> u32 {
+        M::numa_node()
+    }
+
+    fn llc() -> u32 {
+        M::llc()
+    }
+
+    fn distance(a: u32, b: u32) -> u32 {
+        M::distance(a, b)
+    }
+
+    fn near_group(depth: u32) -> u32 {
+        M::near_group(depth)
+    }
+
+    #[inline]
+    fn reader_part() -> u32 {
+        M::reader_part()
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<M: Machine, O: Options> Listen for Tuned<M, O> {
+    #[inline(always)]
+    fn counted_on(waiter: &Node<Self>) -> Option<u32> {
+        M::counted_on(node_of(waiter))
+    }
+
+    #[inline(always)]
+    fn trace(event: Event) {
+        M::trace(event);
+    }
+
+    #[inline(always)]
+    fn stamp() -> u64 {
+        M::stamp()
+    }
+
+    #[inline(always)]
+    fn waited(stamp: u64) {
+        M::waited(stamp);
+    }
+}
+
+// SAFETY: it is the machine `M`.
+#[warn(clippy::missing_trait_methods)]
+unsafe impl<M: Machine, O: Options> Machine for Tuned<M, O> {
+    #[inline]
+    fn random() -> u32 {
+        M::random()
+    }
+
+    #[inline]
+    fn tunables() -> &'static Tunables {
+        O::tunables()
+    }
+
+    #[inline]
+    fn light_fence() {
+        M::light_fence();
+    }
+
+    fn heavy_fence() {
+        M::heavy_fence();
+    }
+
+    fn urgent() -> bool {
+        M::urgent()
+    }
+
+    fn priority() -> i32 {
+        M::priority()
+    }
+}
