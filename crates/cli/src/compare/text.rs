@@ -126,8 +126,8 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
         false => ", peak memory of the largest process (\"small\": less than this command's own)",
     };
     let legend = format!(
-        "ratio: {what} divided by {}'s{over}; {}. {fairness}CPU time, context switches (voluntary + involuntary){memory}: \
-         the median over all runs.",
+        "ratio: {what} divided by {}'s{over}; {}. {fairness}CPU time, context switches (voluntary + \
+         involuntary){memory}: the median over all runs.",
         results.baseline(),
         merit.better.words()
     );
