@@ -112,6 +112,7 @@ impl<C: Checker, Q: Tag> Tag for LoiterQueue<Model<C>, Q> {
 
 impl<C: Checker> Tag for FlashQueue<Model<C>> {
     fn tag(&self) {
+        self.turn.tag(Field::LockTurn);
         self.state.tag(Field::LockTail);
         self.calls.tag(Field::LockNext);
     }

@@ -24,6 +24,8 @@ pub enum Field {
     LockTail,
     /// `CullingQueue::front`.
     LockNext,
+    /// `FlashQueue::turn`.
+    LockTurn,
     /// `TicketQueue`.
     TicketNext,
     TicketServing,

@@ -78,9 +78,9 @@ excluding! {
     mcscrn_stp: Mcscrn<SpinThenPark>, 3, 2;
     mcscrn_park: Mcscrn<Park>, 3, 3;
     loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 1;
-    loiter_park: Loiter<Mcs<Park>, Park>, 2, 1;
-    loiter_cna: Loiter<Cna<Park>, Park>, 2, 1;
+    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 2;
+    loiter_park: Loiter<Mcs<Park>, Park>, 2, 2;
+    loiter_cna: Loiter<Cna<Park>, Park>, 2, 2;
     lifo_cr_spin: LifoCr<Spin>, 3, 1;
     lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
     lifo_cr_park: LifoCr<Park>, 3, 3;

@@ -154,7 +154,7 @@ macro_rules! excluding {
 }
 
 excluding! {
-    shfl_stp: ShflRw<SpinThenPark>, BOUND, Preemptions(1);
+    shfl_stp: ShflRw<SpinThenPark>, BOUND, Preemptions(2);
     shfl_park: ShflRw<Park>, ALL, Preemptions(2);
     shfl_spin: ShflRw<Spin>, BOUND, Preemptions(1);
     futex: FutexRw, ALL, Preemptions(2);

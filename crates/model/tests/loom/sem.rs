@@ -163,10 +163,11 @@ fn forked(steps: u32, waits: bool) {
 
 #[test]
 fn excludes_with_one_permit() {
-    explore("sem 1+1", BOUND, SETUP, as_mutex(&[1, 1])).shows(&[Event::SemQueued, Event::SemWake]);
-    explore("sem 2+1", BOUND, Setup { recycles: true, ..SETUP }, as_mutex(&[2, 1]));
+    let deep = Preemptions(3);
+    explore("sem 1+1", deep, SETUP, as_mutex(&[1, 1])).shows(&[Event::SemQueued, Event::SemWake]);
+    explore("sem 2+1", deep, Setup { recycles: true, ..SETUP }, as_mutex(&[2, 1]));
     explore("sem 1+1+1", Preemptions(1), SETUP, as_mutex(&[1, 1, 1]));
-    explore("sem 1+1, polling", BOUND, Setup { crowded: false, ..SETUP }, as_mutex(&[1, 1]));
+    explore("sem 1+1, polling", deep, Setup { crowded: false, ..SETUP }, as_mutex(&[1, 1]));
 }
 
 #[test]
@@ -186,14 +187,14 @@ fn waits_that_end_otherwise_take_none() {
 
 #[test]
 fn a_post_does_not_look_back() {
-    explore("sem, destroyed", BOUND, SETUP, destroyed_by_the_waiter).shows(&[Event::SemWake]);
+    explore("sem, destroyed", Preemptions(3), SETUP, destroyed_by_the_waiter).shows(&[Event::SemWake]);
 }
 
 #[test]
 fn usable_in_a_forked_child() {
     for steps in 1..30 {
         for waits in [false, true] {
-            explore("sem, forked", Preemptions(1), SETUP, move || forked(steps, waits));
+            explore("sem, forked", Preemptions(3), SETUP, move || forked(steps, waits));
         }
     }
 }

@@ -100,16 +100,16 @@ macro_rules! adopting {
 }
 
 adopting! {
-    mcs_stp: Mcs<SpinThenPark>, 3, 1;
-    mcs_park: Mcs<Park>, 3, 1;
-    cna_stp: Cna<SpinThenPark>, 3, 1;
-    cna_park: Cna<Park>, 3, 1;
-    qspin_stp: Qspin<SpinThenPark>, 3, 1;
-    qspin_park: Qspin<Park>, 3, 1;
+    mcs_stp: Mcs<SpinThenPark>, 3, 2;
+    mcs_park: Mcs<Park>, 3, 2;
+    cna_stp: Cna<SpinThenPark>, 3, 2;
+    cna_park: Cna<Park>, 3, 2;
+    qspin_stp: Qspin<SpinThenPark>, 3, 2;
+    qspin_park: Qspin<Park>, 3, 2;
     qspin_cna_stp: QspinCna<SpinThenPark>, 3, 1;
     qspin_cna_park: QspinCna<Park>, 3, 1;
-    mcscr_stp: Mcscr<SpinThenPark>, 3, 1;
-    mcscr_park: Mcscr<Park>, 3, 1;
+    mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
+    mcscr_park: Mcscr<Park>, 3, 2;
     shfl_stp: Shfl<SpinThenPark>, 2, 1;
     shfl_park: Shfl<Park>, 2, 1;
 }

@@ -11,7 +11,7 @@ use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::wait::Spin;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
+use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, bounded_rw, busy, of, run, split};
 
 /// The number of random plans. They are the same in each run: what fails on one host fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
@@ -146,33 +146,143 @@ fn nobody_waits_for_longer_than_the_bounds_of_all() {
 }
 
 /// A bound of 100 µs, and later threads are never put before others.
-const IN_TURN: Tunables = Tunables { bound_us: 100, max_shuffles: 0, ..SHORT };
+const IN_TURN: Tunables = Tunables { bound_us: 100, max_shuffles: 0, stay_us: 100, flush: 31, ..SHORT };
+/// [`NONE`], with the bound by which limits are computed.
+const WITHOUT: Tunables = Tunables { max_shuffles: 0, ..NONE };
 /// The maximum time until a woken thread runs, in µs.
 const WAKING: u64 = 150;
-/// The maximum total by which bounds are stretched, in µs.
-const STRETCHED: u64 = 50_000;
+/// `shfl` stretches its bound to this many times the time that the lock stands still at hand-offs.
+const STRETCHED: u64 = 8;
+
+/// The length in ns of sections of a hundredth of a bound (0.0) to a hundred bounds (4.0).
+fn in_bounds(length: f64) -> u32 {
+    (1_000.0 * 10_f64.powf(length)) as u32
+}
+
+/// `others` and one more thread want the lock for sections of about `inside` ns, for a few times as long as a wait may
+/// take.
+fn at_length(others: u64, inside: u32, outside: u32, tunables: &'static Tunables) -> Plan {
+    let until = 4_000 * limit(others, u64::from(inside) * 3 / 2_000, 2, STRETCHED * WAKING);
+    Plan { inside, outside, until, ..busy(others + 1, 1, tunables) }
+}
+
+/// The limit (µs) of a wait among `others`: (n + 2) times a bound, `sections` sections, and what it may be late.
+fn limit(others: u64, section: u64, sections: u64, late: u64) -> u64 {
+    (others + 2) * (sections * section + u64::from(IN_TURN.bound_us) + late)
+}
+
+/// The longest section, in µs.
+fn longest_section(history: &[Had]) -> u64 {
+    history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000
+}
+
+/// The limit that a mutex's page states for these acquisitions, in µs.
+fn mutex_limit(lock: &LockInfo, others: u64, nodes: u64, history: &[Had]) -> u64 {
+    if lock.options.contains(&OptionId::Stay) {
+        let turn = longest_section(history) + WAKING;
+        return (nodes - 1) * (u64::from(IN_TURN.stay_us) + 2 * turn) + (others + 1) * turn;
+    }
+    let sections = if lock.claims.contains(&Claim::Twice) { 2 } else { 1 };
+    let late = if lock.options.contains(&OptionId::Ahead) { STRETCHED * WAKING } else { WAKING };
+    limit(others, longest_section(history), sections, late)
+}
 
 proptest! {
     #![proptest_config(drawn(6))]
 
-    /// Sections of 0.01 to 100 bounds. The limit with n other threads: (n + 2) sections, bounds and wake-ups, and the
-    /// stretching of bounds.
+    /// Sections of 0.01 to 100 bounds. The limit with n other threads: (n + 2) sections, bounds and wake-ups.
     #[test]
     fn the_bound_holds_for_sections_of_any_length(
         others in 1_u64..=8,
         length in 0.0_f64..=4.0,
         outside in 0_u32..100_000,
     ) {
-        let inside = (1_000.0 * 10_f64.powf(length)) as u32;
-        let until = (u64::from(inside) * 20).max(2 * MS);
-        let plan = Plan { inside, outside, until, rounds: 400, ..busy(others + 1, 1, &IN_TURN) };
+        let plan = at_length(others, in_bounds(length), outside, &IN_TURN);
         for (lock, name, run) in &split(Claim::Bounded)[0] {
             let history = run(&plan);
-            let section = history.iter().map(|had| had.end - had.begin).max().unwrap_or(0) / 1_000;
-            let most = (others + 2) * (section + u64::from(IN_TURN.bound_us) + WAKING);
-            let most = if lock.claims.contains(&Claim::Twice) { 2 * most } else { most } + STRETCHED;
-            let longest = longest_wait(&history);
-            prop_assert!(longest <= most, "{name}: {longest} of {most} us, sections of {section}");
+            let (longest, most) = (longest_wait(&history), mutex_limit(lock, others, plan.nodes, &history));
+            prop_assert!(longest <= most, "{name}: {longest} of {most} us, {others} others, {plan:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stack_keeps_no_bound_for_sections_of_any_length() {
+    for length in [0.0, 2.0, 4.0] {
+        let plan = at_length(8, in_bounds(length), 0, &WITHOUT);
+        let history = of("lifo-cr:wait=spin")(&plan);
+        let (longest, most) = (longest_wait(&history), limit(8, longest_section(&history), 2, STRETCHED * WAKING));
+        assert!(longest > most, "{longest} of {most} us, {plan:?}");
+    }
+}
+
+/// The limit that the page of a readers-writer lock states, in µs, if so many readers have passed a waiting writer.
+fn rw_limit(name: &str, others: u64, history: &[Had], passed: u64) -> u64 {
+    let section = longest_section(history);
+    // A head that polls looks at the clock only now and then.
+    let waking = if name.ends_with(":wait=spin") { 5_000 } else { WAKING };
+    // A writer first waits until the readers have left the counters, and a reader may first make these.
+    let (sections, waking, late) = if name.starts_with("cst-rw") { (4, 2 * waking, 1_100) } else { (2, waking, 0) };
+    limit(others, section, sections, waking) + passed * section + u64::from(IN_TURN.bound_us) + late
+}
+
+/// The same, but readers use distributed counters as soon as two have met, and for a few writers only.
+const RESTLESS: Tunables = Tunables { meetings: 1, writers: 20, ..IN_TURN };
+
+proptest! {
+    #![proptest_config(drawn(48))]
+
+    /// The same for readers-writer locks, with any number of writers among the threads.
+    #[test]
+    fn the_bound_of_readers_and_writers_holds_for_sections_of_any_length(
+        others in 1_u64..=8,
+        writers in 0_u32..=9,
+        length in 0.0_f64..=4.0,
+        outside in 0_u32..100_000,
+        restless in any::<bool>(),
+    ) {
+        let plan = at_length(others, in_bounds(length), outside, if restless { &RESTLESS } else { &IN_TURN });
+        for (_, name, run) in &bounded_rw()[0] {
+            let (history, passed) = run(&plan, writers.min(others as u32 + 1));
+            let (longest, most) = (longest_wait(&history), rw_limit(name, others, &history, passed));
+            prop_assert!(longest <= most, "{name}: {longest} of {most} us, {others} others, {passed} passed, {plan:?}");
+        }
+    }
+}
+
+/// Readers that come back again and again, in sections so long that a thousand bounds are not much: the limit of the
+/// page holds only with the sections of all readers that have passed.
+#[test]
+fn readers_of_long_sections_keep_a_writer_out() {
+    let (others, inside) = (12, 110 * 100_000);
+    let plan = Plan { until: 2_000 * MS, ..at_length(others, inside, 0, &IN_TURN) };
+    for (_, name, run) in bounded_rw()[0].iter().filter(|(_, name, _)| *name == "shfl-rw:wait=stp") {
+        let (history, passed) = run(&plan, 1);
+        let (longest, most) = (longest_wait(&history), rw_limit(name, others, &history, 0));
+        assert!(passed > 0 && longest > most, "{name}: {longest} of {most} us, {passed} passed");
+    }
+}
+
+/// A writer among readers of sections longer than the time after which a head counts as idle. Under
+/// `cst-rw:wait=park` it still sleeps on the counter when all others have finished: a wake-up is lost.
+#[test]
+#[ignore = "rw/shfl loses a wake-up: an evicted head that is about to sleep sets SLEEPER, which the next head clears"]
+fn no_writer_is_forgotten_behind_readers_of_long_sections() {
+    let plan = Plan { until: 100 * MS, ..at_length(12, 110 * 100_000, 0, &IN_TURN) };
+    for (_, _, run) in &bounded_rw()[0] {
+        run(&plan, 1);
+    }
+}
+
+/// A lock whose readers pass writers without bound: the one writer waits until the readers stop.
+#[test]
+fn readers_that_pass_writers_keep_no_bound() {
+    for length in [0.0, 2.0, 4.0] {
+        let plan = at_length(8, in_bounds(length), 0, &IN_TURN);
+        for (_, name, run) in &bounded_rw()[1] {
+            let (history, passed) = run(&plan, 1);
+            let (longest, most) = (longest_wait(&history), rw_limit("shfl-rw:wait=park", 8, &history, passed));
+            assert!(longest > most, "{name}: {longest} of {most} us, {plan:?}");
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use flashlock_locks::catalogue::rw::{RW_LOCKS, RwInfo};
 use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo};
-use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::Machine;
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::parts::raw::{Raw, RawLock};
+use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
+use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_sim::{Description, Options, Sim, Simulation, compute, now, thread_node};
 
 /// One acquisition, with its times in ns.
@@ -49,11 +51,17 @@ fn about(ns: u32) -> f64 {
     f64::from(ns / 2 + Sim::random() % ns.max(1))
 }
 
-/// All acquisitions, in order.
-pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
+/// All acquisitions, in order, of a lock that each thread acquires and releases like this; and how often each event
+/// happened.
+fn acquisitions<T: 'static>(
+    plan: &Plan,
+    lock: T,
+    acquire: impl Fn(&T, u32) + Copy + 'static,
+    release: impl Fn(&T) + Copy + 'static,
+) -> (Vec<Had>, Vec<u64>) {
     let mut simulation =
         Simulation::new(&machine(plan.nodes), Options { tunables: plan.tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+    let lock = Rc::new(simulation.place("lock", lock));
     let log = Rc::new(RefCell::new(Vec::new()));
     for (thread, &come) in (0..).zip(&plan.come) {
         let (lock, log, plan) = (Rc::clone(&lock), Rc::clone(&log), plan.clone());
@@ -64,19 +72,37 @@ pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
                     break;
                 }
                 let asked = now();
-                lock.lock();
+                acquire(&lock, thread);
                 let (begin, node) = (now(), thread_node());
                 compute(about(plan.inside));
                 let end = now();
                 log.borrow_mut().push(Had { thread, node, asked, begin, end });
-                // SAFETY: this thread holds it.
-                unsafe { lock.unlock() };
+                release(&lock);
                 compute(about(plan.outside));
             }
         });
     }
-    simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
-    log.take()
+    let outcome = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+    (log.take(), outcome.counts)
+}
+
+/// All acquisitions of a mutex, in order.
+pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
+    // SAFETY: the thread that releases holds it.
+    acquisitions(plan, Raw::<Sim, L>::new(), |lock, _| lock.lock(), |lock| unsafe { lock.unlock() }).0
+}
+
+/// All acquisitions of a readers-writer lock, in the order of their ends, and how many readers have passed a writer
+/// that waited. The first `writers` threads write, the others read.
+pub(crate) fn run_rw<L: RawRwLock<Sim>>(plan: &Plan, writers: u32) -> (Vec<Had>, u64) {
+    let acquire = move |lock: &rw::Raw<Sim, L>, thread| {
+        let writes = thread < writers;
+        let got = if writes { lock.write(Writer::Fair, None) } else { lock.read(Reader::Newcomer, None) };
+        got.expect("no deadline, and few readers");
+    };
+    // SAFETY: the thread that releases holds it.
+    let (history, events) = acquisitions(plan, rw::Raw::<Sim, L>::new(), acquire, |lock| unsafe { lock.unlock() });
+    (history, events[Event::RwPassed as usize])
 }
 
 pub(crate) type Run = fn(&Plan) -> Vec<Had>;
@@ -89,6 +115,28 @@ macro_rules! define_runs {
     };
 }
 for_each_lock!(define_runs);
+
+pub(crate) type RunRw = fn(&Plan, u32) -> (Vec<Had>, u64);
+
+macro_rules! define_rw_runs {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        const RW_RUNS: &[(&str, &str, RunRw)] = &[
+            $($(($name, concat!($name, ":wait=", stringify!($wait)), run_rw::<$type>)),+),*
+        ];
+    };
+}
+for_each_rw_lock!(define_rw_runs);
+
+/// The readers-writer locks whose row says that they are bounded, with every way of waiting, and the others.
+pub(crate) fn bounded_rw() -> [Vec<(&'static RwInfo, &'static str, RunRw)>; 2] {
+    let info = |name| RW_LOCKS.iter().find(|lock| lock.name == name).expect("a row");
+    let (bounded, others): (Vec<_>, Vec<_>) = RW_RUNS
+        .iter()
+        .map(|&(name, with, run)| (info(name), with, run))
+        .partition(|(lock, ..)| lock.fair.starts_with("bounded"));
+    assert!(!bounded.is_empty() && !others.is_empty());
+    [bounded, others]
+}
 
 /// Every lock with every way of waiting: its row, its name with the way of waiting, and the function that runs it.
 pub(crate) fn all() -> Vec<(&'static LockInfo, &'static str, Run)> {
