@@ -9,7 +9,7 @@
 //!                                                                         then with bars, until it is woken
 //! ```
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
@@ -200,9 +200,10 @@ impl<M: Machine> ShflRwState<M> {
         } else {
             self.bar_if_due(want, node, false);
         }
-        // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`.
-        let seen = self.count.fetch_or(SLEEPER, Release) | SLEEPER;
-        if !want.could(seen) {
+        // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`. Acquire: if this
+        // head was evicted, and its evictor has looked for SLEEPER already (`rouse_evicted`), it sees that here.
+        let seen = self.count.fetch_or(SLEEPER, AcqRel) | SLEEPER;
+        if !want.could(seen) && node.state.load(Relaxed) != state::EVICTED {
             let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
             M::trace(Event::Park);
             M::park(&self.count, seen, limit);

@@ -88,6 +88,7 @@
 //! 3. Of the threads in the queue only the head sleeps on `count`. Either it falls asleep after SLEEPER was set, while
 //!    `count` is as it was then. Or a writer moves it there, and sets SLEEPER before it releases. Waiters outside the
 //!    queue sleep there, too, and set AWAITED before.
+//!    An evicted head does not sleep there: it sees that it was evicted, or its evictor wakes it (`rouse_evicted`).
 //! 4. The head leaves the queue only after it has cleared its name from `head`, which it and the thread that
 //!    evicts it compete for.
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
@@ -102,7 +103,8 @@
 //! |---|---|---|---|
 //! | `count` + reader in `enter`, CAS in `admit_…` | Acquire | the releases | sees the last section |
 //! | `count` − reader, − WRITER | Release | both | hands over this section |
-//! | `count` or, and (flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
+//! | `count` or SLEEPER by the head; and, by its evictor | AcqRel | each other | one of the two sees what the other did |
+//! | `count` or, and (other flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
 //!
 //! **Cannot:** exclude code that bypasses flashlock and runs glibc's functions on the same lock.
 

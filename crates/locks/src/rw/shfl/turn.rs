@@ -3,7 +3,7 @@
 //! The wait from the failed attempt on the counter to the front of the queue, and what a waiter may do before its turn.
 //! See [`shfl`](super), departures 4 and 6.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
@@ -15,7 +15,7 @@ use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
 use crate::parts::wait::{STAY, WaitPolicy};
 use crate::rw::shfl::head::Contended;
-use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
+use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
 
 /// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
@@ -253,13 +253,24 @@ impl<M: Machine> ShflRwState<M> {
     fn evict_idle_head(&self, want: Want) {
         let Some(head) = self.live_head().filter(|head| self.is_idle(head.node::<M>())) else { return };
         let onto = want.writes().then_some(&self.count);
-        match self.queue.evict(head, onto) {
+        let next = self.queue.evict(head, onto);
+        self.rouse_evicted();
+        match next {
             Some(_) if onto.is_some() => self.note_sleeper(),
             Some(next) => wake::<M>(next),
             None => {}
         }
         if let Some(head) = self.live_head() {
             rouse::<M>(head);
+        }
+    }
+
+    /// The evicted head may be about to sleep on the counter, where no release would wake it: the next head clears its
+    /// flag. If it has set SLEEPER before this, it is woken, or finds that the counter has changed. Otherwise it sees
+    /// that it was evicted: AcqRel pairs with `park_on_count`. The caller holds the lock.
+    fn rouse_evicted(&self) {
+        if self.count.fetch_and(!ASLEEP, AcqRel) & SLEEPER != 0 {
+            M::wake(&raw const self.count, u32::MAX);
         }
     }
 
