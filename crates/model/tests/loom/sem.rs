@@ -194,7 +194,7 @@ fn a_post_does_not_look_back() {
 fn usable_in_a_forked_child() {
     for steps in 1..30 {
         for waits in [false, true] {
-            explore("sem, forked", Preemptions(3), SETUP, move || forked(steps, waits));
+            explore("sem, forked", Preemptions(2), SETUP, move || forked(steps, waits));
         }
     }
 }

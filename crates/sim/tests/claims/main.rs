@@ -254,8 +254,8 @@ proptest! {
 /// page holds only with the sections of all readers that have passed.
 #[test]
 fn readers_of_long_sections_keep_a_writer_out() {
-    let (others, inside) = (12, 110 * 100_000);
-    let plan = Plan { until: 2_000 * MS, ..at_length(others, inside, 0, &IN_TURN) };
+    let (others, inside) = (15, 200 * 100_000);
+    let plan = Plan { until: 8_000 * MS, ..at_length(others, inside, 0, &IN_TURN) };
     for (_, name, run) in bounded_rw()[0].iter().filter(|(_, name, _)| *name == "shfl-rw:wait=stp") {
         let (history, passed) = run(&plan, 1);
         let (longest, most) = (longest_wait(&history), rw_limit(name, others, &history, 0));
