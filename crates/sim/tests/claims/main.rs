@@ -6,12 +6,15 @@ mod runs;
 
 use broken::Naps;
 use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
-use flashlock_locks::machine::Tunables;
+use flashlock_locks::machine::node::Node;
+use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::wait::Spin;
+use flashlock_locks::parts::policy::{Admission, Place, RolesApart};
+use flashlock_locks::parts::wait::{Spin, SpinThenPark};
+use flashlock_locks::rw::ShflRw;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, bounded_rw, busy, of, run, split};
+use runs::{Had, MS, Plan, Run, SHORT, all, arrivals, bounded_rw, busy, of, run, run_rw, split};
 
 /// The number of random plans. They are the same in each run: what fails on one host fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
@@ -223,11 +226,35 @@ fn rw_limit(name: &str, others: u64, history: &[Had], passed: u64) -> u64 {
     let waking = if name.ends_with(":wait=spin") { 5_000 } else { WAKING };
     // A writer first waits until the readers have left the counters, and a reader may first make these.
     let (sections, waking, late) = if name.starts_with("cst-rw") { (4, 2 * waking, 1_100) } else { (2, waking, 0) };
-    limit(others, section, sections, waking) + passed * section + u64::from(IN_TURN.bound_us) + late
+    limit(others, section, sections, waking) + passed * section + 2 * u64::from(IN_TURN.bound_us) + late
 }
 
+/// The same, but as many waiters may be put before others as users have it.
+const AS_USUAL: Tunables = Tunables { max_shuffles: Tunables::DEFAULT.max_shuffles, ..IN_TURN };
 /// The same, but readers use distributed counters as soon as two have met, and for a few writers only.
-const RESTLESS: Tunables = Tunables { meetings: 1, writers: 20, ..IN_TURN };
+const RESTLESS: Tunables = Tunables { meetings: 1, writers: 20, ..AS_USUAL };
+
+/// The policy of readers-writer locks, but a waiter never insists on its place.
+struct Meek;
+
+impl Admission for Meek {
+    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+        RolesApart::place(shuffler, waiter)
+    }
+}
+
+/// Behind eight writers, a reader that does not insist waits for far longer than the limit.
+#[test]
+fn a_reader_that_does_not_insist_waits_for_all_writers() {
+    let plan = Plan { until: 400 * MS, ..at_length(8, 200_000, 0, &AS_USUAL) };
+    let longest = |(history, passed): (Vec<Had>, u64)| {
+        (longest_wait(&history), rw_limit("shfl-rw:wait=stp", 8, &history, passed))
+    };
+    let (meek, most) = longest(run_rw::<ShflRw<SpinThenPark, Meek>>(&plan, 8));
+    assert!(meek > most, "a control: {meek} of {most} us");
+    let (insists, most) = longest(run_rw::<ShflRw<SpinThenPark>>(&plan, 8));
+    assert!(insists <= most, "{insists} of {most} us");
+}
 
 proptest! {
     #![proptest_config(drawn(48))]
@@ -241,7 +268,7 @@ proptest! {
         outside in 0_u32..100_000,
         restless in any::<bool>(),
     ) {
-        let plan = at_length(others, in_bounds(length), outside, if restless { &RESTLESS } else { &IN_TURN });
+        let plan = at_length(others, in_bounds(length), outside, if restless { &RESTLESS } else { &AS_USUAL });
         for (_, name, run) in &bounded_rw()[0] {
             let (history, passed) = run(&plan, writers.min(others as u32 + 1));
             let (longest, most) = (longest_wait(&history), rw_limit(name, others, &history, passed));

@@ -15,7 +15,7 @@ use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
 use crate::parts::wait::{STAY, WaitPolicy};
 use crate::rw::shfl::head::Contended;
-use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, SLEEPER, ShflRwState, Want};
+use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
 
 /// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
@@ -266,12 +266,11 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// The evicted head may be about to sleep on the counter, where no release would wake it: the next head clears its
-    /// flag. If it has set SLEEPER before this, it is woken, or finds that the counter has changed. Otherwise it sees
-    /// that it was evicted: AcqRel pairs with `park_on_count`. The caller holds the lock.
+    /// flag, and may have done so already. If it has set SLEEPER before this, it is woken, or finds that the counter has
+    /// changed. Otherwise it sees that it was evicted: AcqRel pairs with `park_on_count`. The caller holds the lock.
     fn rouse_evicted(&self) {
-        if self.count.fetch_and(!ASLEEP, AcqRel) & SLEEPER != 0 {
-            M::wake(&raw const self.count, u32::MAX);
-        }
+        self.count.fetch_and(!ASLEEP, AcqRel);
+        M::wake(&raw const self.count, u32::MAX);
     }
 
     /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
