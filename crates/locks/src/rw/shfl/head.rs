@@ -200,8 +200,8 @@ impl<M: Machine> ShflRwState<M> {
         } else {
             self.bar_if_due(want, node, false);
         }
-        // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`. Acquire: if this
-        // head was evicted, and its evictor has looked for SLEEPER already (`rouse_evicted`), it sees that here.
+        // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`. Acquire: if
+        // this head was evicted, and its evictor has looked for SLEEPER already (`rouse_evicted`), it sees that here.
         let seen = self.count.fetch_or(SLEEPER, AcqRel) | SLEEPER;
         if !want.could(seen) && node.state.load(Relaxed) != state::EVICTED {
             let limit = left.map_or(until, |left| Some(M::sooner(left, until)));

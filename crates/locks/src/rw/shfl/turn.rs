@@ -266,8 +266,9 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// The evicted head may be about to sleep on the counter, where no release would wake it: the next head clears its
-    /// flag, and may have done so already. If it has set SLEEPER before this, it is woken, or finds that the counter has
-    /// changed. Otherwise it sees that it was evicted: AcqRel pairs with `park_on_count`. The caller holds the lock.
+    /// flag, and may have done so already. If it has set SLEEPER before this, it is woken, or finds that the counter
+    /// has changed. Otherwise it sees that it was evicted: AcqRel pairs with `park_on_count`. The caller holds the
+    /// lock.
     fn rouse_evicted(&self) {
         self.count.fetch_and(!ASLEEP, AcqRel);
         M::wake(&raw const self.count, u32::MAX);
