@@ -203,3 +203,39 @@ impl<M: Machine, L: RawRwLock<M>> Drop for Raw<M, L> {
         unsafe { L::destroy(&self.state) }
     }
 }
+
+/// [`same_as!`](crate::same_as), for a [`RawRwLock`](crate::rw::RawRwLock).
+#[macro_export]
+macro_rules! same_rw_as {
+    ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_rw_as!(@ $name $m, $lock);)* };
+    (@ new_state $m:ty, $lock:ty) => {
+        const MOST_READERS: u32 = <$lock as $crate::rw::RawRwLock<$m>>::MOST_READERS;
+
+        fn new_state() -> Self::State {
+            <$lock as $crate::rw::RawRwLock<$m>>::new_state()
+        }
+    };
+    (@ enter $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, enter() -> bool); };
+    (@ read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, read(how: $crate::rw::Reader, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, try_read(how: $crate::rw::Reader) -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ write $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, write(how: $crate::rw::Writer, until: Option<$crate::machine::Deadline>)
+            -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_write() -> bool); };
+    (@ unlock $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, unlock() -> ()); };
+    (@ is_written $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_written() -> bool); };
+    (@ is_held $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_held() -> bool); };
+    (@ destroy $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, destroy() -> ()); };
+    (@@ $m:ty, $lock:ty, $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
+        unsafe fn $name(state: &Self::State, $($arg: $type),*) -> $result {
+            // SAFETY: the caller's promises.
+            unsafe { <$lock as $crate::rw::RawRwLock<$m>>::$name(state, $($arg),*) }
+        }
+    };
+}
