@@ -42,7 +42,7 @@ const OF_EACH: [&str; 3] = ["mapped.*", "exit.memory_gone_*", "owner.*"];
 const IN_BRIEF: [&str; 4] = ["mutex_*", "cond_*", "fork.*", "alone.*"];
 /// Of these, one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same
 /// parts.
-const IN_BRIEF_SHARE: usize = 3;
+const IN_BRIEF_SHARE: usize = 5;
 /// They have the torture with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
