@@ -2,7 +2,7 @@
 //!
 //! | file | made from |
 //! |---|---|
-//! | `docs/locks.md`, between its two marks | `flashlock locks --json`: the table, and who cannot do what |
+//! | `docs/locks.md`, between its two marks | `flashlock locks --json`: the tables, and who cannot do what |
 //! | `docs/locks/*.md` | the same, and what each lock's source begins with |
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
@@ -48,14 +48,14 @@ const END: &str = "<!-- … to here -->";
 
 /// What the page says if it does not exist yet.
 const NEW_PAGE: &str =
-    "# The locks\n\nWhat `flashlock locks` lists, with all that the catalogue knows of each lock.\n\n";
+    "# The locks\n\nWhat the catalogue knows of each lock. `flashlock locks NAME` says more of one.\n\n";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut wanted = Files::new();
     let page = workspace::path("docs/locks.md");
     let old = if page.exists() { fs::read_to_string(&page)? } else { format!("{NEW_PAGE}{BEGIN}\n{END}\n") };
     let rows: Vec<Row> = serde_json::from_str(&locks::catalogue()?).context("`flashlock locks --json`")?;
-    let tables = wrapped(&format!("{}\n{}", catalogue_table(&rows), exceptions_table(&rows)));
+    let tables = wrapped(&format!("{}\n{}", catalogue_tables(&rows), exceptions_table(&rows)));
     wanted.insert(page.clone(), replaced(&old, &tables).with_context(|| workspace::shown(&page))?.into_bytes());
     wanted.extend(pages::pages(&rows)?);
     let reference = workspace::path("docs/cli/reference");
@@ -168,28 +168,83 @@ fn replaced(document: &str, middle: &str) -> Result<String> {
 /// A lock, field by field.
 type Row = serde_json::Map<String, Value>;
 
-/// The catalogue as a Markdown table: one row for each lock, one column for each field that any lock has. Exceptions
-/// are too long for a table.
-fn catalogue_table(rows: &[Row]) -> String {
-    let mut fields: Vec<&String> = Vec::new();
-    for field in rows.iter().flat_map(Row::keys).filter(|field| !["exceptions", "source"].contains(&field.as_str())) {
-        if !fields.contains(&field) {
-            fields.push(field);
-        }
+/// A column of a table: its heading, and what stands in it.
+type Column = (&'static str, fn(&Row) -> String);
+
+/// What one looks for first when one chooses a lock.
+const FIRST: [Column; 7] = [
+    ("lock", |row| linked(row) + if is(row, "default") { " (default)" } else { "" }),
+    ("what it is", |row| text(row.get("title"))),
+    ("bytes", |row| text(row.get("bytes"))),
+    ("atomics", atomics),
+    ("NUMA", |row| text(row.get("numa_aware"))),
+    ("`wait=`", |row| text(row.get("waits"))),
+    ("fair", |row| text(row.get("fair"))),
+];
+
+/// The rest.
+const MORE: [Column; 4] = [
+    ("lock", linked),
+    ("from", |row| text(row.get("paper"))),
+    ("bytes for each waiter", |row| text(row.get("bytes_per_waiter"))),
+    ("options", |row| text(row.get("options"))),
+];
+
+/// Of locks that cannot be put under a program.
+const APART: [Column; 6] =
+    [FIRST[0], FIRST[1], FIRST[2], FIRST[3], ("why it is only for embedding or comparison", apart), FIRST[6]];
+
+/// The catalogue as Markdown tables: by kind of lock, what one looks for first; then the rest.
+fn catalogue_tables(rows: &[Row]) -> String {
+    let of = |is_meant: fn(&Row) -> bool| rows.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
+    let kinds: [(&str, &[Column], fn(&Row) -> bool); 3] = [
+        ("Mutexes", &FIRST, |row| is(row, "interposable") && text(row.get("kind")) != "rw"),
+        ("Readers-writer locks", &FIRST, |row| is(row, "interposable") && text(row.get("kind")) == "rw"),
+        ("Not for unmodified programs", &APART, |row| !is(row, "interposable")),
+    ];
+    let mut tables = String::new();
+    for (heading, columns, is_meant) in kinds {
+        let _ = write!(tables, "## {heading}\n\n{}\n", table(columns, &of(is_meant)));
     }
-    let heading = |field: &&String| field.replace('_', " ");
-    let mut table = format!("| {} |\n", fields.iter().map(heading).collect::<Vec<_>>().join(" | "));
-    let _ = writeln!(table, "|{}", "---|".repeat(fields.len()));
+    tables + "## Where they come from, and their options\n\n" + &table(&MORE, &of(|_| true))
+}
+
+fn table(columns: &[Column], rows: &[&Row]) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut table = line(columns.iter().map(|(heading, _)| (*heading).to_owned()).collect());
+    let _ = writeln!(table, "|{}", "---|".repeat(columns.len()));
     for row in rows {
-        let cell = |field: &&String| if *field == "name" { linked(row) } else { text(row.get(*field)) };
-        let _ = writeln!(table, "| {} |", fields.iter().map(cell).collect::<Vec<_>>().join(" | "));
+        table += &line(columns.iter().map(|(_, cell)| cell(row)).collect());
     }
     table
 }
 
+/// The atomic instructions of an uncontended pair: acquisition + release of a mutex, else both.
+fn atomics(row: &Row) -> String {
+    let number = |field: &str| text(row.get(field));
+    match (number("atomics_lock"), number("atomics_read")) {
+        (lock, _) if !lock.is_empty() => format!("{lock}+{}", number("atomics_unlock")),
+        (_, read) if !read.is_empty() => match number("atomics_write") {
+            write if write == read => read,
+            write => format!("{read} to read, {write} to write"),
+        },
+        _ => number("atomics"),
+    }
+}
+
+/// Why it is apart; a mutex need not say.
+fn apart(row: &Row) -> String {
+    text(row.get("apart"))
+}
+
+/// Whether the field says yes.
+fn is(row: &Row, field: &str) -> bool {
+    row.get(field) == Some(&Value::Bool(true))
+}
+
 /// What some locks cannot do that glibc's can, and which.
 fn exceptions_table(rows: &[Row]) -> String {
-    let is_strict = |row: &&Row| row.get("strict") == Some(&Value::Bool(true));
+    let is_strict = |row: &&Row| is(row, "strict");
     let links = |rows: &[&Row]| rows.iter().map(|row| linked(row)).collect::<Vec<_>>().join(", ");
     let strict: Vec<&Row> = rows.iter().filter(is_strict).collect();
     let mut table = format!(
@@ -200,7 +255,7 @@ fn exceptions_table(rows: &[Row]) -> String {
               project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
     // By reason, and then by check: in the order in which they first come.
     let mut reasons: Vec<(String, Vec<String>, Vec<&Row>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.get("interposable") == Some(&Value::Bool(true))) {
+    for row in rows.iter().filter(|row| is(row, "interposable")) {
         for exception in row.get("exceptions").and_then(Value::as_array).into_iter().flatten() {
             let (reason, check) = (text(exception.get("reason")), format!("`{}`", text(exception.get("check"))));
             let at = reasons.iter().position(|(known, ..)| *known == reason).unwrap_or_else(|| {
@@ -250,14 +305,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_all_fields_of_all_rows() {
-        let json = r#"[{"name":"a","bytes":4,"default":true,"exceptions":[]},
-            {"name":"b","waits":["x","y"],"options":[{"name":"o","most":9}],
-             "exceptions":[{"check":"c","reason":"r"}]}]"#;
-        let table = catalogue_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
-        let expected = "| name | bytes | default | waits | options |\n|---|---|---|---|---|\n\
-                        | [`a`](locks/a.md) | 4 | yes |  |  |\n| [`b`](locks/b.md) |  |  | x, y | o |\n";
-        assert_eq!(table, expected);
+    fn locks_stand_in_the_table_of_their_kind() {
+        let json = r#"[{"name":"a","kind":"mutex","bytes":4,"default":true,"interposable":true,"atomics_lock":1,
+              "atomics_unlock":0,"waits":["x","y"],"exceptions":[]},
+            {"name":"r","kind":"rw","interposable":true,"atomics_read":2,"atomics_write":3},
+            {"name":"c","kind":"closure","apart":"runs closures","atomics":2,
+              "options":[{"name":"o","most":9}],"bytes_per_waiter":64}]"#;
+        let tables = catalogue_tables(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
+        let (mutexes, rest) = tables.split_once("## Readers-writer locks").expect("readers-writer locks");
+        assert!(mutexes.ends_with("| [`a`](locks/a.md) (default) |  | 4 | 1+0 |  | x, y |  |\n\n"), "{mutexes}");
+        let (rw, rest) = rest.split_once("## Not for").expect("others");
+        assert!(rw.contains("| [`r`](locks/r.md) |  |  | 2 to read, 3 to write |"), "{rw}");
+        let (others, more) = rest.split_once("## Where").expect("the rest");
+        assert!(others.contains("| [`c`](locks/c.md) |  |  | 2 | runs closures |"), "{others}");
+        assert!(more.contains("| [`c`](locks/c.md) |  | 64 | o |\n"), "{more}");
     }
 
     #[test]

@@ -9,9 +9,10 @@
 //!    and runs none of them any more.
 //! 2. Algorithms keep no node beyond the call that named it. (The `&'static` in `Memory::node` is a promise of the
 //!    native pool; here it holds for the execution.)
-//! 3. Nodes never move: they are in a boxed slice. Nor do blocks: each is created when first needed, in its own box.
+//! 3. Nodes never move: they are in a boxed slice. Nor do blocks: each is created when first needed, in its own box. So
+//!    are nodes, in their places, where the checker does not mind ([`Checker::NODES_ARE_READY`]).
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::block::{Block, Name};
@@ -29,7 +30,7 @@ const OFFSET: u32 = Handle::RESERVED + 1;
 
 /// The nodes of an execution.
 pub struct Arena<C: Checker> {
-    nodes: Box<[Node<Model<C>>]>,
+    nodes: Box<[OnceCell<Node<Model<C>>>]>,
     blocks: RefCell<Vec<Box<Block<Model<C>>>>>,
     /// The count of nodes left behind of all locks, which have no room for their own. It does not move either.
     left: Box<Word<C>>,
@@ -39,6 +40,14 @@ pub struct Arena<C: Checker> {
     /// Orders a `give` before the `take` that gets the same node, like the pool's free list.
     order: C::Atomic,
     recycles: bool,
+}
+
+/// A node of the pool, whose words know what they are for.
+fn new_node<C: Checker>() -> Node<Model<C>> {
+    // SAFETY: it joins the pool.
+    let node = unsafe { Node::new() };
+    node.tag();
+    node
 }
 
 struct Books {
@@ -57,9 +66,12 @@ struct Books {
 impl<C: Checker> Arena<C> {
     /// An arena of `nodes` nodes. Unless it `recycles`, each node is used only once, which keeps models small.
     pub fn new(nodes: u32, recycles: bool) -> Self {
-        // SAFETY: they are the pool.
-        let nodes: Box<[_]> = (0..nodes).map(|_| unsafe { Node::new() }).collect();
-        nodes.iter().for_each(Tag::tag);
+        let nodes: Box<[_]> = (0..nodes).map(|_| OnceCell::new()).collect();
+        if C::NODES_ARE_READY {
+            for place in &nodes {
+                place.get_or_init(new_node);
+            }
+        }
         let free = (0..nodes.len() as u32).rev().collect();
         let books = RefCell::new(Books {
             free,
@@ -92,17 +104,19 @@ impl<C: Checker> Arena<C> {
 
     /// The node that a handle names.
     pub fn node(&self, handle: Handle) -> &'static Node<Model<C>> {
-        let node: *const Node<Model<C>> = &raw const self.nodes[(handle.word() - OFFSET) as usize];
+        let place = &self.nodes[(handle.word() - OFFSET) as usize];
+        let node: *const Node<Model<C>> = place.get_or_init(new_node);
         // SAFETY: the node does not move (invariant 3), and no thread uses it after the execution (invariants 1 and 2).
         unsafe { &*node }
     }
 
     /// The node that contains a word, and the word's index in it.
     pub(crate) fn holding(&self, word: &Word<C>) -> Option<(Handle, usize)> {
-        let bytes = (std::ptr::from_ref(word) as usize).checked_sub(self.nodes.as_ptr() as usize)?;
-        let (index, rest) = (bytes / size_of::<Node<Model<C>>>(), bytes % size_of::<Node<Model<C>>>());
-        let handle = Handle::from_word(u32::try_from(index).ok()? + OFFSET)?;
-        (index < self.nodes.len()).then_some((handle, rest / size_of::<Word<C>>()))
+        let address = |node| std::ptr::from_ref::<Node<Model<C>>>(node) as usize;
+        let word = std::ptr::from_ref(word) as usize;
+        let index = word.checked_sub(self.nodes.as_ptr() as usize)? / size_of::<OnceCell<Node<Model<C>>>>();
+        let rest = word.checked_sub(address(self.nodes.get(index)?.get()?))?;
+        Some((Handle::from_word(index as u32 + OFFSET)?, rest / size_of::<Word<C>>()))
     }
 
     /// Takes a free node.

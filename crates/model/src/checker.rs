@@ -18,6 +18,9 @@ pub trait Checker: Sized + 'static {
     /// Whether some words are written only by exchanges, because the checker needs it (see
     /// [`word`](crate::word::Word)).
     const EXCHANGES: bool;
+    /// Whether a queue node must exist before threads begin, because an access to a word that is not ordered after its
+    /// creation would be a failure. Otherwise each is created when it is first used: few are, in most executions.
+    const NODES_ARE_READY: bool;
     /// Its `AtomicU32`.
     type Atomic: Word;
     /// Identifies a thread of the model.

@@ -33,6 +33,7 @@ std::thread_local! {
 
 impl Checker for Loomed {
     const EXCHANGES: bool = true;
+    const NODES_ARE_READY: bool = true;
 
     type Atomic = Atomic;
     type Id = ThreadId;

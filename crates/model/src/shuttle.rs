@@ -32,6 +32,7 @@ std::thread_local! {
 
 impl Checker for Shuttled {
     const EXCHANGES: bool = false;
+    const NODES_ARE_READY: bool = false;
 
     type Atomic = Atomic;
     type Id = ThreadId;
