@@ -8,12 +8,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use flashlock_erased::native::{MUTEXES, RW_LOCKS};
+use flashlock_erased::{Mutex, RwLock};
 use flashlock_locks::closure::{Delegate, RawClosure};
+use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::machine::{Handle, Machine, Memory as _, Time as _, Word};
-use flashlock_locks::parts::raw::{Raw, RawLock};
-use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
+use flashlock_locks::rw::{Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
-use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
 
 type Here = Native<NoStats>;
@@ -22,7 +23,7 @@ const THREADS: u64 = 4;
 const ROUNDS: u64 = 2_000;
 
 /// Runs `work` while another thread changes the hints of all nodes.
-fn scribbled(work: impl FnOnce()) {
+fn scribbled(work: &dyn Fn()) {
     let (done, scribbles) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -62,12 +63,12 @@ impl Count {
 
 /// Each thread tries `ROUNDS` times, and adds to the count if `section` admits it. Returns how many were admitted and
 /// how many were counted.
-fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
+fn rounds(section: &(dyn Fn(u64, &Count) -> bool + Sync)) -> (u64, u64) {
     let (count, came) = (Count::default(), AtomicU64::new(0));
-    scribbled(|| {
+    scribbled(&|| {
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (section, count, came) = (&section, &count, &came);
+                let (count, came) = (&count, &came);
                 scope.spawn(move || {
                     let mine = (0..ROUNDS).filter(|round| section(thread + round, count)).count();
                     came.fetch_add(mine as u64, Relaxed);
@@ -78,9 +79,8 @@ fn rounds(section: impl Fn(u64, &Count) -> bool + Sync) -> (u64, u64) {
     (came.load(Relaxed), count.0.load(Relaxed))
 }
 
-fn mutex<L: RawLock<Here, Queue: Sync>>(name: &str) {
-    let lock = Raw::<Here, L>::new();
-    let (came, counted) = rounds(|round, count| {
+fn mutex(name: &str, lock: &(dyn Mutex + Sync)) {
+    let (came, counted) = rounds(&|round, count| {
         let held = match round % 3 {
             0 => lock.lock_until(Here::sooner(500, None)).is_ok(),
             _ => {
@@ -98,9 +98,8 @@ fn mutex<L: RawLock<Here, Queue: Sync>>(name: &str) {
     assert_eq!(came, counted, "{name}");
 }
 
-fn rw_lock<L: RawRwLock<Here, State: Sync>>(name: &str) {
-    let lock = rw::Raw::<Here, L>::new();
-    let (came, counted) = rounds(|round, count| {
+fn rw_lock(name: &str, lock: &(dyn RwLock + Sync)) {
+    let (came, counted) = rounds(&|round, count| {
         let reads = round % 4 != 0;
         if reads {
             assert!(lock.read(Reader::Newcomer, None).is_ok(), "{name}: readers wait");
@@ -120,7 +119,7 @@ fn rw_lock<L: RawRwLock<Here, State: Sync>>(name: &str) {
 
 fn closure<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
     let lock = Arc::new(Delegate::<Here, L, u64>::new(0));
-    let (came, counted) = rounds(|_, count| {
+    let (came, counted) = rounds(&|_, count| {
         lock.with(|all| {
             *all += 1;
             count.add();
@@ -137,27 +136,21 @@ fn imagine() {
     parts::prepare();
 }
 
-macro_rules! mutexes {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn every_mutex() {
-            imagine();
-            $($(mutex::<$type>(concat!($name, ":wait=", stringify!($wait)));)+)*
-        }
-    };
+#[test]
+fn every_mutex() {
+    imagine();
+    for entry in MUTEXES {
+        mutex(entry.name, &*(entry.new)());
+    }
 }
-for_each_lock!(mutexes);
 
-macro_rules! rw_locks {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn every_readers_writer_lock() {
-            imagine();
-            $($(rw_lock::<$type>(concat!($name, ":wait=", stringify!($wait)));)+)*
-        }
-    };
+#[test]
+fn every_readers_writer_lock() {
+    imagine();
+    for entry in RW_LOCKS {
+        rw_lock(entry.name, &*(entry.new)());
+    }
 }
-for_each_rw_lock!(rw_locks);
 
 macro_rules! only_closures {
     (closure, $name:expr, $type:ty) => {
@@ -182,7 +175,7 @@ for_each_standalone_lock!(apart);
 fn semaphores() {
     let (word, queue) = (Word32::new(1), SemQueue::<Here>::new());
     let semaphore = Semaphore { word: &word, queue: &queue };
-    let (came, counted) = rounds(|_, count| {
+    let (came, counted) = rounds(&|_, count| {
         if !semaphore.try_wait() {
             assert!(matches!(semaphore.wait(None), Ended::Acquired), "a wait without an end");
         }
@@ -208,7 +201,7 @@ fn state_in_a_hint_is_found() {
     word.store(0, Relaxed);
     let wrong = (0..100).any(|_| {
         // Never waits for long: scribbling may set the word to "held".
-        let (came, counted) = rounds(|_, count| {
+        let (came, counted) = rounds(&|_, count| {
             let held = (0..100).any(|_| word.swap(1, Relaxed) == 0);
             count.add();
             let alone = word.swap(0, Relaxed) == 1;

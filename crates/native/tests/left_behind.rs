@@ -4,21 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashlock_locks::for_each_lock;
+use flashlock_erased::native::{MUTEXES, Mutex};
 use flashlock_locks::machine::{Clock, Deadline};
-use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::left;
-use flashlock_native::{Native, NoStats, left as counts, pool};
+use flashlock_native::{left as counts, pool};
 
 const TRIES: u32 = 2_000;
 const THREADS: u32 = 3;
 
 /// One thread holds the lock, one waits for it, and others try again and again with a deadline that has passed.
-fn try_in_vain<L: RawLock<Native<NoStats>>>()
-where
-    L::Queue: Send + Sync,
-{
-    let lock = Arc::new(Raw::<Native<NoStats>, L>::new());
+fn try_in_vain(lock: Mutex) {
+    let lock = Arc::new(lock);
     let before = pool::size();
     lock.lock();
     let patient = {
@@ -56,16 +52,10 @@ where
     unsafe { lock.unlock() };
 }
 
-macro_rules! for_all {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn abandoned_nodes_are_bounded() {
-            $($(
-                println!("{}:wait={}", $name, stringify!($wait));
-                try_in_vain::<$type>();
-            )+)*
-        }
-    };
+#[test]
+fn abandoned_nodes_are_bounded() {
+    for entry in MUTEXES {
+        println!("{}", entry.name);
+        try_in_vain((entry.new)());
+    }
 }
-
-for_each_lock!(for_all);

@@ -5,11 +5,11 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use flashlock_locks::for_each_lock;
+use flashlock_erased::native::{self, MUTEXES, Mutex};
 use flashlock_locks::machine::{Clock, Deadline, Memory as _};
 use flashlock_locks::mutex::numa::CTktTkt;
 use flashlock_locks::mutex::queue::Mcs;
-use flashlock_locks::parts::raw::{Raw, RawLock};
+use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
 use flashlock_native::{Native, NoStats, Word32, pool};
 
@@ -24,10 +24,8 @@ const SLACK: u32 = 16;
 const LIMIT: Duration = Duration::from_secs(120);
 const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
-type Lock<L> = Raw<Here, L>;
-
 /// Ends a section of the calling thread.
-fn release<L: RawLock<Here>>(lock: &Lock<L>) {
+fn release(lock: &Mutex) {
     // SAFETY: its caller holds the lock.
     unsafe { lock.unlock() }
 }
@@ -41,8 +39,8 @@ fn grown(work: impl FnOnce()) -> u32 {
 }
 
 /// Tries a held lock for which other threads wait, or have waited. Returns what went wrong.
-fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Result<(), String> {
-    let lock: &Lock<L> = Box::leak(Box::new(Lock::new()));
+fn trying(new: fn() -> Mutex, limit: Duration) -> Result<(), String> {
+    let lock: &Mutex = Box::leak(Box::new(new()));
     lock.lock();
     let waiter = std::thread::spawn(|| {
         lock.lock();
@@ -71,8 +69,8 @@ fn trying<L: RawLock<Here, Queue: Send + Sync> + 'static>(limit: Duration) -> Re
 }
 
 /// Creates a lock, uses it and destroys it: uncontended, with a try, or after a thread has given up.
-fn live<L: RawLock<Here>>(number: u32) {
-    let lock = Lock::<L>::new();
+fn live(new: fn() -> Mutex, number: u32) {
+    let lock = new();
     lock.lock();
     match number % 64 {
         0 => _ = lock.lock_until(PAST),
@@ -87,27 +85,21 @@ fn live<L: RawLock<Here>>(number: u32) {
 }
 
 /// Checks that destroyed locks give everything back.
-fn destroying<L: RawLock<Here>>() -> Result<(), String> {
-    (0..64).for_each(live::<L>);
-    let more = grown(|| (0..LIVES).for_each(live::<L>));
+fn destroying(new: fn() -> Mutex) -> Result<(), String> {
+    (0..64).for_each(|number| live(new, number));
+    let more = grown(|| (0..LIVES).for_each(|number| live(new, number)));
     if more <= SLACK { Ok(()) } else { Err(format!("{LIVES} locks have lost {more} nodes or blocks")) }
 }
 
-macro_rules! for_all {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// One lock after the other, because they count what is in the pools.
-        #[test]
-        fn every_lock_gives_all_back() {
-            $($(
-                let name = concat!($name, ":wait=", stringify!($wait));
-                let outcome = trying::<$type>(LIMIT).and_then(|()| destroying::<$type>());
-                assert_eq!(outcome, Ok(()), "{name}");
-            )+)*
-            bugs_are_found();
-        }
-    };
+/// One lock after the other, because they count what is in the pools.
+#[test]
+fn every_lock_gives_all_back() {
+    for entry in MUTEXES {
+        let outcome = trying(entry.new, LIMIT).and_then(|()| destroying(entry.new));
+        assert_eq!(outcome, Ok(()), "{}", entry.name);
+    }
+    bugs_are_found();
 }
-for_each_lock!(for_all);
 
 /// `L` with one bug.
 struct Mutant<L, const B: u8>(L);
@@ -147,10 +139,10 @@ impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
 
 fn bugs_are_found() {
     // Such a try returns when the lock is released, which is always after the limit.
-    let waits = trying::<Mutant<Mcs<Park>, TRY_WAITS>>(Duration::from_millis(300));
+    let waits = trying(native::mutex::<Mutant<Mcs<Park>, TRY_WAITS>>, Duration::from_millis(300));
     assert_eq!(waits, Err("a try of a held lock does not return".into()));
-    let loses = trying::<Mutant<Mcs<Park>, TRY_LOSES>>(LIMIT);
+    let loses = trying(native::mutex::<Mutant<Mcs<Park>, TRY_LOSES>>, LIMIT);
     assert!(loses.is_err_and(|how| how.contains("tries cost")));
-    let keeps = destroying::<Mutant<CTktTkt, DESTROYS_NOTHING>>();
+    let keeps = destroying(native::mutex::<Mutant<CTktTkt, DESTROYS_NOTHING>>);
     assert!(keeps.is_err_and(|how| how.contains("have lost")));
 }

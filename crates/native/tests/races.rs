@@ -5,15 +5,14 @@
 //! are *written*, whatever the processor adds to them. It reports all other accesses as races.
 
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Once};
+use std::sync::Once;
 
+use flashlock_erased::native::{self, MUTEXES, RW_LOCKS};
 use flashlock_locks::machine::{Clock, Deadline, Time as _};
 use flashlock_locks::mutex::malthusian::Mcscr;
 use flashlock_locks::parts::queue::service::TimePublished;
-use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
-use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
-use flashlock_locks::{for_each_lock, for_each_rw_lock};
+use flashlock_locks::rw::{Reader, Writer};
 use flashlock_native::{Native, NoStats, groups, numa, parts, settings};
 
 type Here = Native<NoStats>;
@@ -65,31 +64,19 @@ fn imagine() {
 }
 
 /// Runs `round(thread, round)` on several threads. In the end the data must equal the number of writes.
-fn rounds(data: &Data, round: impl Fn(u32, u32) -> u64 + Clone + Send + 'static) {
+fn rounds(data: &Data, round: &(dyn Fn(u32, u32) -> u64 + Sync)) {
     imagine();
-    let threads: Vec<_> = (0..THREADS)
-        .map(|thread| {
-            let round = round.clone();
-            std::thread::spawn(move || (0..ROUNDS).map(|number| round(thread, number)).sum::<u64>())
-        })
-        .collect();
-    let written: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    let written: u64 = std::thread::scope(|scope| {
+        let work = |thread| move || (0..ROUNDS).map(|number| round(thread, number)).sum::<u64>();
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
     assert_eq!(data.read(), [written; 2]);
 }
 
-struct Mutex<L: RawLock<Here>> {
-    lock: Raw<Here, L>,
-    data: Data,
-}
-
-fn mutex<L: RawLock<Here>>()
-where
-    L::Queue: Send + Sync,
-{
-    let mutex = Arc::new(Mutex::<L> { lock: Raw::new(), data: Data::new() });
-    let shared = mutex.clone();
-    rounds(&mutex.data, move |thread, round| {
-        let Mutex { lock, data } = &*shared;
+fn mutex(lock: &native::Mutex) {
+    let data = Data::new();
+    rounds(&data, &|thread, round| {
         let held = match (thread + round) % 4 {
             0 => lock.try_lock(),
             1 => lock.lock_until(Here::sooner(200, None)).is_ok(),
@@ -108,21 +95,11 @@ where
     });
 }
 
-struct RwLock<L: RawRwLock<Here>> {
-    lock: rw::Raw<Here, L>,
-    data: Data,
-}
-
-fn rw_lock<L: RawRwLock<Here>>()
-where
-    L::State: Send + Sync,
-{
-    let lock = Arc::new(RwLock::<L> { lock: rw::Raw::new(), data: Data::new() });
-    let shared = lock.clone();
-    rounds(&lock.data, move |thread, round| {
-        let RwLock { lock, data } = &*shared;
+fn rw_lock(lock: &native::RwLock) {
+    let data = Data::new();
+    rounds(&data, &|thread, round| {
         let until = (round % 3 == 1).then(|| Here::sooner(200, None));
-        if (thread + round) % 4 == 0 {
+        if (thread + round).is_multiple_of(4) {
             let held = lock.write(Writer::Fair, until).is_ok();
             if held {
                 data.write();
@@ -146,8 +123,9 @@ where
 mod control {
     use std::sync::atomic::Ordering::Relaxed;
 
+    use flashlock_erased::native;
     use flashlock_locks::machine::{Deadline, TimedOut, Word as _};
-    use flashlock_locks::parts::raw::{Raw, RawLock};
+    use flashlock_locks::parts::raw::RawLock;
     use flashlock_native::Word32;
 
     use super::{Here, mutex};
@@ -188,41 +166,29 @@ mod control {
 
     #[test]
     fn unordered_sections() {
-        mutex::<Unordered>();
+        mutex(&native::mutex::<Unordered>());
     }
 }
 
-macro_rules! for_all {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn mutexes() {
-            $($(
-                println!("{}:wait={}", $name, stringify!($wait));
-                mutex::<$type>();
-            )+)*
-        }
-    };
+#[test]
+fn mutexes() {
+    for entry in MUTEXES {
+        println!("{}", entry.name);
+        mutex(&(entry.new)());
+    }
 }
-
-for_each_lock!(for_all);
 
 /// `mcscr:evict=1`: the option applies to the whole process, and is off here.
 #[test]
 fn mcscr_that_evicts() {
-    mutex::<Mcscr<Spin, TimePublished>>();
-    mutex::<Mcscr<SpinThenPark, TimePublished>>();
+    mutex(&native::mutex::<Mcscr<Spin, TimePublished>>());
+    mutex(&native::mutex::<Mcscr<SpinThenPark, TimePublished>>());
 }
 
-macro_rules! for_all_rw {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn rw_locks() {
-            $($(
-                println!("{}:wait={}", $name, stringify!($wait));
-                rw_lock::<$type>();
-            )+)*
-        }
-    };
+#[test]
+fn rw_locks() {
+    for entry in RW_LOCKS {
+        println!("{}", entry.name);
+        rw_lock(&(entry.new)());
+    }
 }
-
-for_each_rw_lock!(for_all_rw);

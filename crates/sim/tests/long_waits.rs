@@ -5,22 +5,25 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use flashlock_locks::for_each_lock;
+use flashlock_erased::sim::{self, MUTEXES};
+use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::mutex::queue::{Mcs, McsTp};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::Futex;
-use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Spin;
-use flashlock_sim::{Description, Options, Sim, Simulation, compute, now};
+use flashlock_sim::{Description, Options, Simulation, compute, now};
+
+/// Places a lock.
+type New = fn(&mut Simulation) -> sim::Mutex;
 
 /// How often the second of two threads sleeps while the first one holds the lock for 100 ms. Each has a CPU of its own.
-fn sleeps<L: RawLock<Sim>>() -> u64 {
+fn sleeps(new: New) -> u64 {
     let machine = Description::find("2x18x2").unwrap();
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+    let lock = new(&mut simulation);
     let same = Rc::clone(&lock);
     simulation.spawn(move || {
         lock.lock();
@@ -41,30 +44,22 @@ fn sleeps<L: RawLock<Sim>>() -> u64 {
 /// yielding the CPU is not enough.
 #[test]
 fn nobody_polls_through_a_long_wait_unless_told_to() {
-    macro_rules! all {
-        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-            $({
-                const WAITS: &[&str] = &[$(stringify!($wait)),+];
-                $(
-                let lock = concat!($name, ":wait=", stringify!($wait));
-                // Locks without another way of waiting nap during a long wait.
-                let told = stringify!($wait) == "spin" && WAITS.len() > 1;
-                assert_eq!(sleeps::<$type>() == 0, told, "{lock}");
-                )+
-            })*
-        };
+    for entry in MUTEXES {
+        // Locks without another way of waiting nap during a long wait.
+        let info = LOCKS.iter().find(|info| info.name == entry.lock).expect("a row");
+        let told = entry.wait == "spin" && info.waits.len() > 1;
+        assert_eq!(sleeps(entry.new) == 0, told, "{}", entry.name);
     }
-    for_each_lock!(all);
 }
 
 /// How many sections four threads complete in two seconds on two CPUs, while four others compute there, in slices of 3
 /// ms. The successor is seldom running.
-fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
+fn sections_beside_others(new: New) -> u64 {
     const END: u64 = 2_000_000_000;
     let mut machine = common::tiny(1, 2);
     machine.scheduler.slice_us = 3000.0;
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+    let lock = new(&mut simulation);
     let sections = Rc::new(Cell::new(0));
     for _ in 0..4 {
         simulation.spawn(|| compute(END as f64));
@@ -88,7 +83,7 @@ fn sections_beside_others<L: RawLock<Sim>>() -> u64 {
 /// that takes, it would complete less than half as many sections as a lock without hand-offs.
 #[test]
 fn a_lock_is_not_handed_over_more_often_than_it_is_worth() {
-    let (shfl, futex) = (sections_beside_others::<Shfl>(), sections_beside_others::<Futex>());
+    let (shfl, futex) = (sections_beside_others(sim::mutex::<Shfl>), sections_beside_others(sim::mutex::<Futex>));
     assert!(shfl * 4 > futex * 3, "{shfl}, and {futex} of a lock that is free for all");
 }
 
@@ -104,13 +99,13 @@ struct Crowd {
 }
 
 /// Eight threads on four CPUs compete for the lock for a tenth of a second, in slices of 3 ms.
-fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
+fn crowd(new: New, tunables: &'static Tunables) -> Crowd {
     const END: u64 = 100_000_000;
     const STILL: u64 = 100_000;
     let mut machine = common::tiny(4, 1);
     machine.scheduler.slice_us = 3000.0;
     let mut simulation = Simulation::new(&machine, Options { tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+    let lock = new(&mut simulation);
     let (released, still) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let had: Rc<[Cell<u64>; 8]> = Rc::default();
     for thread in 0..had.len() {
@@ -146,9 +141,13 @@ fn crowd<L: RawLock<Sim>>(tunables: &'static Tunables) -> Crowd {
 fn waiters_that_lost_their_cpu_are_passed_over() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
     let pairs = [
-        ("mcs", crowd::<Mcs<Spin>>(&Tunables::DEFAULT), crowd::<McsTp<Spin>>(&Tunables::DEFAULT)),
-        ("mcscr", crowd::<Mcscr<Spin>>(&Tunables::DEFAULT), crowd::<Mcscr<Spin>>(&EVICT)),
-        ("mcscrn", crowd::<Mcscrn<Spin>>(&Tunables::DEFAULT), crowd::<Mcscrn<Spin>>(&EVICT)),
+        (
+            "mcs",
+            crowd(sim::mutex::<Mcs<Spin>>, &Tunables::DEFAULT),
+            crowd(sim::mutex::<McsTp<Spin>>, &Tunables::DEFAULT),
+        ),
+        ("mcscr", crowd(sim::mutex::<Mcscr<Spin>>, &Tunables::DEFAULT), crowd(sim::mutex::<Mcscr<Spin>>, &EVICT)),
+        ("mcscrn", crowd(sim::mutex::<Mcscrn<Spin>>, &Tunables::DEFAULT), crowd(sim::mutex::<Mcscrn<Spin>>, &EVICT)),
     ];
     for (lock, off, on) in pairs {
         println!("{lock}: {off:?}, with evictions {on:?}");

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use common::{at_rest, taken_away};
 
 use flashlock_busted::Busted;
-use flashlock_locks::for_each_lock;
+use flashlock_erased::Mutex;
+use flashlock_erased::sim::{self, MUTEXES};
 use flashlock_locks::machine::{Machine, Time as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::spin::Tas;
-use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::Umwait;
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 
@@ -38,6 +38,9 @@ impl Inside {
     }
 }
 
+/// Places a lock.
+type New = fn(&mut Simulation) -> sim::Mutex;
+
 #[derive(Clone, Copy)]
 struct Torture {
     threads: u32,
@@ -59,13 +62,13 @@ struct Seen {
 }
 
 impl Torture {
-    fn run<L: RawLock<Sim>>(self, machine: &Description) -> Seen {
+    fn run(self, new: New, machine: &Description) -> Seen {
         let mut machine = machine.clone();
         machine.scheduler.slice_us = self.slice_us;
         machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
-        let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+        let lock = new(&mut simulation);
         let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
         let (acquired, gave_up) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
         for _ in 0..self.threads {
@@ -73,7 +76,7 @@ impl Torture {
             let (acquired, gave_up) = (Rc::clone(&acquired), Rc::clone(&gave_up));
             simulation.spawn(move || {
                 for _ in 0..self.rounds {
-                    if acquire(&lock) {
+                    if acquire(&*lock) {
                         acquired.set(acquired.get() + 1);
                         inside.enter(&data, section);
                         // SAFETY: this thread holds it.
@@ -92,7 +95,7 @@ impl Torture {
 }
 
 /// Mostly a plain acquisition; sometimes a short timed one, or only an attempt.
-fn acquire<L: RawLock<Sim>>(lock: &Raw<Sim, L>) -> bool {
+fn acquire(lock: &dyn Mutex) -> bool {
     match Sim::random() % 8 {
         0 => lock.try_lock(),
         1 | 2 => {
@@ -115,16 +118,11 @@ fn section() {
     }
 }
 
-type Run = fn(Torture, &Description) -> Seen;
-
 /// Every lock with every way of waiting.
-fn for_all(mut act: impl FnMut(&str, Run)) {
-    macro_rules! all {
-        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-            $($(act(concat!($name, ":wait=", stringify!($wait)), Torture::run::<$type>);)+)*
-        };
+fn for_all(mut act: impl FnMut(&str, New)) {
+    for entry in MUTEXES {
+        act(entry.name, entry.new);
     }
-    for_each_lock!(all);
 }
 
 /// Fewer in builds without optimisation.
@@ -132,8 +130,8 @@ const fn rounds(rounds: u32) -> u32 {
     if cfg!(debug_assertions) { rounds.div_ceil(16) } else { rounds }
 }
 
-fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
-    let seen = run(torture, machine);
+fn excludes(lock: &str, new: New, machine: &Description, torture: Torture) {
+    let seen = torture.run(new, machine);
     let what = format!("{lock} on {} with {} threads: {seen:?}", machine.name, torture.threads);
     assert!(!seen.broken, "two were inside at once: {what}");
     assert_eq!(seen.counted, seen.acquired, "{what}");
@@ -149,9 +147,9 @@ fn torture_with(threads: impl Fn(u32) -> u32, all_rounds: u32, slice_us: f64) {
         let threads = threads(machine.cpus());
         let rounds = rounds(all_rounds.div_ceil(threads));
         let mut number = 0..;
-        for_all(|lock, run| {
+        for_all(|lock, new| {
             if number.next().is_some_and(|number: usize| (number + at).is_multiple_of(step)) {
-                excludes(lock, run, &machine, Torture { threads, rounds, seed: 3, slice_us });
+                excludes(lock, new, &machine, Torture { threads, rounds, seed: 3, slice_us });
             }
         });
     }
@@ -185,7 +183,7 @@ fn all_locks_exclude_and_end_where_threads_wait_for_cpus_all_the_time() {
     machine.topology.cores_per_node = 2;
     for seed in 0..4 {
         let torture = Torture { threads: 24, rounds: rounds(120), seed, slice_us: 20.0 };
-        for_all(|lock, run| excludes(lock, run, &machine, torture));
+        for_all(|lock, new| excludes(lock, new, &machine, torture));
     }
 }
 
@@ -194,7 +192,7 @@ fn all_locks_exclude_and_end_where_a_hypervisor_takes_cpus_away_and_where_waiter
     for machine in [taken_away(), at_rest()] {
         for threads in [2, 7, 16, 20] {
             let torture = Torture { threads, rounds: rounds(700_u32.div_ceil(threads)), seed: 4, slice_us: 50.0 };
-            for_all(|lock, run| excludes(lock, run, &machine, torture));
+            for_all(|lock, new| excludes(lock, new, &machine, torture));
         }
     }
 }
@@ -204,8 +202,9 @@ fn a_hypervisor_and_rest_make_other_runs() {
     // Otherwise, the torture above would only cover plain machines.
     let mut plain = taken_away();
     plain.hypervisor = None;
-    let run =
-        |machine: &Description| Torture { threads: 7, rounds: 30, seed: 4, slice_us: 50.0 }.run::<Mcs<Umwait>>(machine);
+    let run = |machine: &Description| {
+        Torture { threads: 7, rounds: 30, seed: 4, slice_us: 50.0 }.run(sim::mutex::<Mcs<Umwait>>, machine)
+    };
     let [taken_away, at_rest, plain] = [taken_away(), at_rest(), plain].map(|machine| run(&machine).outcome);
     assert!(taken_away.ns > plain.ns, "{} {}", taken_away.ns, plain.ns);
     assert!(at_rest.joules * plain.ns < plain.joules * at_rest.ns, "who rests consumes less: {at_rest:?} {plain:?}");
@@ -215,8 +214,8 @@ fn a_hypervisor_and_rest_make_other_runs() {
 fn some_give_up() {
     // Otherwise, the tortures above would say little about timed acquisitions.
     let machine = Description::find("2x18x2").unwrap();
-    for_all(|lock, run| {
-        let seen = run(Torture { threads: 40, rounds: 10, seed: 1, slice_us: 50.0 }, &machine);
+    for_all(|lock, new| {
+        let seen = Torture { threads: 40, rounds: 10, seed: 1, slice_us: 50.0 }.run(new, &machine);
         assert!(seen.gave_up > 20 && seen.acquired > 200, "{lock}: {seen:?}");
     });
 }
@@ -226,8 +225,9 @@ fn a_lock_that_does_not_exclude_is_caught() {
     let mut machine = Description::find("2x18x2").unwrap();
     machine.topology.cores_per_node = 4;
     // One acquisition in 10,000 is let in wrongly.
-    let caught =
-        (0..40).any(|seed| Torture { threads: 16, rounds: 200, seed, slice_us: 50.0 }.run::<Busted>(&machine).broken);
+    let caught = (0..40).any(|seed| {
+        Torture { threads: 16, rounds: 200, seed, slice_us: 50.0 }.run(sim::mutex::<Busted>, &machine).broken
+    });
     assert!(caught);
 }
 
@@ -235,9 +235,9 @@ fn a_lock_that_does_not_exclude_is_caught() {
 fn the_same_seed_gives_the_same_bytes() {
     for machine in ["2x18x2", "opteron-6172"] {
         let machine = Description::find(machine).unwrap();
-        for_all(|lock, run| {
+        for_all(|lock, new| {
             let torture = Torture { threads: machine.cpus() + 9, rounds: rounds(16), seed: 5, slice_us: 50.0 };
-            let [first, second] = [(); 2].map(|()| format!("{:?}", run(torture, &machine)));
+            let [first, second] = [(); 2].map(|()| format!("{:?}", torture.run(new, &machine)));
             assert_eq!(first, second, "{lock} on {}", machine.name);
         });
     }
@@ -246,6 +246,7 @@ fn the_same_seed_gives_the_same_bytes() {
 #[test]
 fn another_seed_gives_another_run() {
     let machine = Description::find("2x18x2").unwrap();
-    let run = |seed| Torture { threads: 9, rounds: 30, seed, slice_us: 3_000.0 }.run::<Tas>(&machine).outcome;
+    let run =
+        |seed| Torture { threads: 9, rounds: 30, seed, slice_us: 3_000.0 }.run(sim::mutex::<Tas>, &machine).outcome;
     assert_ne!(run(5), run(6));
 }

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use common::{at_rest, taken_away};
 
 use flashlock_busted::BustedRw;
-use flashlock_locks::for_each_rw_lock;
+use flashlock_erased::RwLock;
+use flashlock_erased::sim::{self, RW_LOCKS};
 use flashlock_locks::machine::{Machine, Time as _};
-use flashlock_locks::rw::{Raw, RawRwLock, Reader, Writer};
+use flashlock_locks::rw::{Reader, Writer};
 use flashlock_sim::{Description, Options, Outcome, Region, Sim, Simulation, compute, nap};
 
 /// Data that only mutual exclusion protects.
@@ -55,6 +56,9 @@ fn section() {
     }
 }
 
+/// Places a lock.
+type New = fn(&mut Simulation) -> sim::RwLock;
+
 #[derive(Clone, Copy)]
 struct Torture {
     threads: u32,
@@ -74,7 +78,7 @@ struct Seen {
 }
 
 /// One read or write acquisition, which may time out, and its section. Returns (reads, writes).
-fn round<L: RawRwLock<Sim>>(lock: &Raw<Sim, L>, inside: &Inside, data: &Region) -> (u64, u64) {
+fn round(lock: &dyn RwLock, inside: &Inside, data: &Region) -> (u64, u64) {
     let timed = Sim::random().is_multiple_of(4);
     let until = timed.then(|| Sim::sooner(Sim::random() % 100, None));
     let writes = Sim::random().is_multiple_of(4);
@@ -98,20 +102,20 @@ fn round<L: RawRwLock<Sim>>(lock: &Raw<Sim, L>, inside: &Inside, data: &Region) 
 }
 
 impl Torture {
-    fn run<L: RawRwLock<Sim>>(self, machine: &Description) -> Seen {
+    fn run(self, new: New, machine: &Description) -> Seen {
         let mut machine = machine.clone();
         machine.scheduler.slice_us = 100.0;
         machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
         let options = Options { seed: self.seed, placement: self.seed, ..Options::default() };
         let mut simulation = Simulation::new(&machine, options);
-        let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+        let lock = new(&mut simulation);
         let (inside, data) = (Rc::new(Inside::default()), Rc::new(Region::new(4)));
         let done = Rc::new(Cell::new((0, 0)));
         for _ in 0..self.threads {
             let (lock, inside, data, done) = (Rc::clone(&lock), Rc::clone(&inside), Rc::clone(&data), Rc::clone(&done));
             simulation.spawn(move || {
                 for _ in 0..self.rounds {
-                    let (reads, writes) = round::<L>(&lock, &inside, &data);
+                    let (reads, writes) = round(&*lock, &inside, &data);
                     done.set((done.get().0 + reads, done.get().1 + writes));
                 }
             });
@@ -123,28 +127,23 @@ impl Torture {
     }
 }
 
-fn several_seeds(name: &str, run: Run, machine: &Description, threads: u32) {
+fn several_seeds(name: &str, new: New, machine: &Description, threads: u32) {
     for seed in 1..4 {
         let torture = Torture { threads, rounds: 60, seed };
-        let seen = run(torture, machine);
+        let seen = torture.run(new, machine);
         assert!(!seen.broken && seen.counted == seen.writes, "{name}, seed {seed}: {seen:?}");
         assert!(seen.writes > 0 && seen.most > 1, "{name}: no writers, or no two readers at once: {seen:?}");
         if seed == 1 {
-            assert_eq!(seen, run(torture, machine), "{name}: another run of the same seed");
+            assert_eq!(seen, torture.run(new, machine), "{name}: another run of the same seed");
         }
     }
 }
 
-type Run = fn(Torture, &Description) -> Seen;
-
 /// Every lock with every way of waiting.
-fn for_all(mut act: impl FnMut(&str, Run)) {
-    macro_rules! all {
-        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-            $($(act(concat!($name, ":wait=", stringify!($wait)), Torture::run::<$type>);)+)*
-        };
+fn for_all(mut act: impl FnMut(&str, New)) {
+    for entry in RW_LOCKS {
+        act(entry.name, entry.new);
     }
-    for_each_rw_lock!(all);
 }
 
 /// The rounds of each thread, of so many rounds in all; fewer in builds without optimisation.
@@ -152,8 +151,8 @@ const fn rounds(all: u32, threads: u32) -> u32 {
     all.div_ceil(if cfg!(debug_assertions) { 8 * threads } else { threads })
 }
 
-fn excludes(lock: &str, run: Run, machine: &Description, torture: Torture) {
-    let seen = run(torture, machine);
+fn excludes(lock: &str, new: New, machine: &Description, torture: Torture) {
+    let seen = torture.run(new, machine);
     let what = format!("{lock} on {} with {} threads: {seen:?}", machine.name, torture.threads);
     assert!(!seen.broken && seen.counted == seen.writes, "{what}");
     assert!(seen.reads > 0 && seen.writes > 0, "no readers, or no writers: {what}");
@@ -164,7 +163,7 @@ fn on_all_machines(threads: impl Fn(u32) -> u32) {
         let machine = Description::find(machine).expect("a machine of ours");
         let threads = threads(machine.cpus());
         let torture = Torture { threads, rounds: rounds(2_000, threads), seed: 3 };
-        for_all(|lock, run| excludes(lock, run, &machine, torture));
+        for_all(|lock, new| excludes(lock, new, &machine, torture));
     }
 }
 
@@ -188,7 +187,7 @@ fn every_lock_excludes_where_a_hypervisor_takes_cpus_away_and_where_waiters_rest
     for machine in [taken_away(), at_rest()] {
         for threads in [7, 16, 20] {
             let torture = Torture { threads, rounds: rounds(2_000, threads), seed: 5 };
-            for_all(|lock, run| excludes(lock, run, &machine, torture));
+            for_all(|lock, new| excludes(lock, new, &machine, torture));
         }
     }
 }
@@ -197,11 +196,11 @@ fn every_lock_excludes_where_a_hypervisor_takes_cpus_away_and_where_waiters_rest
 fn every_seed_excludes_and_gives_the_same_run_again() {
     for (machine, threads) in [("2x18x2", 16), ("2x18x2", 100), ("8x24", 40)] {
         let machine = Description::find(machine).expect("a machine of ours");
-        for_all(|lock, run| {
+        for_all(|lock, new| {
             // If waiters poll for ever, surplus threads take turns by the slice: the test above covers that once, which
             // is enough.
             if !lock.ends_with(":wait=spin") || threads <= machine.cpus() {
-                several_seeds(lock, run, &machine, threads);
+                several_seeds(lock, new, &machine, threads);
             }
         });
     }
@@ -210,7 +209,8 @@ fn every_seed_excludes_and_gives_the_same_run_again() {
 #[test]
 fn a_broken_lock_is_caught() {
     let machine = Description::find("2x18x2").expect("a machine of ours");
-    let caught = (1..20).any(|seed| Torture { threads: 16, rounds: 400, seed }.run::<BustedRw>(&machine).broken);
+    let caught =
+        (1..20).any(|seed| Torture { threads: 16, rounds: 400, seed }.run(sim::rw_lock::<BustedRw>, &machine).broken);
     assert!(caught, "a lock that admits one too many in 10,000 is not noticed");
 }
 
@@ -219,10 +219,9 @@ fn a_broken_lock_is_caught() {
 fn writers_do_not_starve() {
     use flashlock_locks::parts::wait::SpinThenPark;
     use flashlock_locks::rw::ShflRw;
-    type L = ShflRw<SpinThenPark>;
     let machine = Description::find("2x18x2").expect("a machine of ours");
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", Raw::<Sim, L>::new()));
+    let lock = sim::rw_lock::<ShflRw<SpinThenPark>>(&mut simulation);
     let over = Rc::new(Cell::new(false));
     for _ in 0..8 {
         let (lock, over) = (Rc::clone(&lock), Rc::clone(&over));

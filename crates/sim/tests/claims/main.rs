@@ -12,7 +12,7 @@ use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::wait::Spin;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use runs::{Had, Plan, Run, SHORT, all, arrivals, busy, of, run, split};
+use runs::{Had, Plan, SHORT, all, arrivals, busy, of, run, split};
 
 /// The number of random plans. They are the same in each run: what fails on one host fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
@@ -253,7 +253,7 @@ fn a_queue_restricts_nobody() {
 
 /// A lock compared with MCS that waits in the same way, where two threads are not too many: the ratio of their
 /// sections.
-fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
+fn beside_mcs(run: impl Fn(&Plan) -> Vec<Had>, wait: &str) -> (f64, Vec<Had>) {
     let plan = one_in_three(2, &Tunables::DEFAULT);
     let (history, mcs) = (run(&plan), of(&format!("mcs:{wait}"))(&plan));
     (history.len() as f64 / mcs.len() as f64, history)
@@ -263,7 +263,7 @@ fn beside_mcs(run: Run, wait: &str) -> (f64, Vec<Had>) {
 fn where_nobody_is_too_many_it_is_as_with_mcs() {
     for (_, name, run) in &split(Claim::Restricts)[0] {
         let wait = name.split_once(':').expect("a wait").1;
-        let (ratio, history) = beside_mcs(*run, wait);
+        let (ratio, history) = beside_mcs(run, wait);
         // Popping a stack with a sleeping waiter costs a wake-up, and fetches the waiter's line from another node.
         let least = if *name == "lifo-cr:wait=park" { 0.85 } else { 0.98 };
         // Barging gains a little, and much where MCS puts threads to sleep.

@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use flashlock_erased::sim::{self, MUTEXES};
 use flashlock_locks::catalogue::rw::{RW_LOCKS, RwInfo};
 use flashlock_locks::catalogue::{Claim, LOCKS, LockInfo};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Machine, Tunables};
-use flashlock_locks::parts::raw::{Raw, RawLock};
-use flashlock_locks::rw::{self, RawRwLock, Reader, Writer};
-use flashlock_locks::{for_each_lock, for_each_rw_lock};
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_sim::{Description, Options, Sim, Simulation, compute, now, thread_node};
 
 /// One acquisition, with its times in ns.
@@ -53,18 +53,18 @@ fn about(ns: u32) -> f64 {
 
 /// All acquisitions, in order, of a lock that each thread acquires and releases like this; and how often each event
 /// happened.
-fn acquisitions<T: 'static>(
+fn acquisitions<T: Clone + 'static>(
     plan: &Plan,
-    lock: T,
+    new: fn(&mut Simulation) -> T,
     acquire: impl Fn(&T, u32) + Copy + 'static,
     release: impl Fn(&T) + Copy + 'static,
 ) -> (Vec<Had>, Vec<u64>) {
     let mut simulation =
         Simulation::new(&machine(plan.nodes), Options { tunables: plan.tunables, ..Options::default() });
-    let lock = Rc::new(simulation.place("lock", lock));
+    let lock = new(&mut simulation);
     let log = Rc::new(RefCell::new(Vec::new()));
     for (thread, &come) in (0..).zip(&plan.come) {
-        let (lock, log, plan) = (Rc::clone(&lock), Rc::clone(&log), plan.clone());
+        let (lock, log, plan) = (lock.clone(), Rc::clone(&log), plan.clone());
         simulation.spawn(move || {
             compute(come as f64);
             for _ in 0..plan.rounds {
@@ -88,51 +88,44 @@ fn acquisitions<T: 'static>(
 
 /// All acquisitions of a mutex, in order.
 pub(crate) fn run<L: RawLock<Sim>>(plan: &Plan) -> Vec<Had> {
+    run_any(plan, sim::mutex::<L>)
+}
+
+fn run_any(plan: &Plan, new: fn(&mut Simulation) -> sim::Mutex) -> Vec<Had> {
     // SAFETY: the thread that releases holds it.
-    acquisitions(plan, Raw::<Sim, L>::new(), |lock, _| lock.lock(), |lock| unsafe { lock.unlock() }).0
+    acquisitions(plan, new, |lock, _| lock.lock(), |lock| unsafe { lock.unlock() }).0
 }
 
 /// All acquisitions of a readers-writer lock, in the order of their ends, and how many readers have passed a writer
 /// that waited. The first `writers` threads write, the others read.
 pub(crate) fn run_rw<L: RawRwLock<Sim>>(plan: &Plan, writers: u32) -> (Vec<Had>, u64) {
-    let acquire = move |lock: &rw::Raw<Sim, L>, thread| {
+    run_any_rw(plan, writers, sim::rw_lock::<L>)
+}
+
+fn run_any_rw(plan: &Plan, writers: u32, new: fn(&mut Simulation) -> sim::RwLock) -> (Vec<Had>, u64) {
+    let acquire = move |lock: &sim::RwLock, thread| {
         let writes = thread < writers;
         let got = if writes { lock.write(Writer::Fair, None) } else { lock.read(Reader::Newcomer, None) };
         got.expect("no deadline, and few readers");
     };
     // SAFETY: the thread that releases holds it.
-    let (history, events) = acquisitions(plan, rw::Raw::<Sim, L>::new(), acquire, |lock| unsafe { lock.unlock() });
+    let (history, events) = acquisitions(plan, new, acquire, |lock| unsafe { lock.unlock() });
     (history, events[Event::RwPassed as usize])
 }
 
-pub(crate) type Run = fn(&Plan) -> Vec<Had>;
-
-macro_rules! define_runs {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        const RUNS: &[(&str, &str, Run)] = &[
-            $($(($name, concat!($name, ":wait=", stringify!($wait)), run::<$type>)),+),*
-        ];
-    };
-}
-for_each_lock!(define_runs);
-
-pub(crate) type RunRw = fn(&Plan, u32) -> (Vec<Had>, u64);
-
-macro_rules! define_rw_runs {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        const RW_RUNS: &[(&str, &str, RunRw)] = &[
-            $($(($name, concat!($name, ":wait=", stringify!($wait)), run_rw::<$type>)),+),*
-        ];
-    };
-}
-for_each_rw_lock!(define_rw_runs);
+/// Runs a lock.
+pub(crate) type Run = Box<dyn Fn(&Plan) -> Vec<Had>>;
+/// Runs a readers-writer lock, with so many writers.
+pub(crate) type RunRw = Box<dyn Fn(&Plan, u32) -> (Vec<Had>, u64)>;
 
 /// The readers-writer locks whose row says that they are bounded, with every way of waiting, and the others.
 pub(crate) fn bounded_rw() -> [Vec<(&'static RwInfo, &'static str, RunRw)>; 2] {
     let info = |name| RW_LOCKS.iter().find(|lock| lock.name == name).expect("a row");
-    let (bounded, others): (Vec<_>, Vec<_>) = RW_RUNS
+    let (bounded, others): (Vec<_>, Vec<_>) = sim::RW_LOCKS
         .iter()
-        .map(|&(name, with, run)| (info(name), with, run))
+        .map(|entry| -> (_, _, RunRw) {
+            (info(entry.lock), entry.name, Box::new(|plan, writers| run_any_rw(plan, writers, entry.new)))
+        })
         .partition(|(lock, ..)| lock.fair.starts_with("bounded"));
     assert!(!bounded.is_empty() && !others.is_empty());
     [bounded, others]
@@ -141,7 +134,10 @@ pub(crate) fn bounded_rw() -> [Vec<(&'static RwInfo, &'static str, RunRw)>; 2] {
 /// Every lock with every way of waiting: its row, its name with the way of waiting, and the function that runs it.
 pub(crate) fn all() -> Vec<(&'static LockInfo, &'static str, Run)> {
     let info = |name| LOCKS.iter().find(|lock| lock.name == name).expect("a row");
-    RUNS.iter().map(|&(name, with, run)| (info(name), with, run)).collect()
+    MUTEXES
+        .iter()
+        .map(|entry| -> (_, _, Run) { (info(entry.lock), entry.name, Box::new(|plan| run_any(plan, entry.new))) })
+        .collect()
 }
 
 /// The locks with the claim, and those without.
