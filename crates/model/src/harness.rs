@@ -35,7 +35,12 @@ pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
 impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
     /// A free lock.
     pub fn new() -> Self {
-        let mutex = Self { word: Word::new(0), queue: L::new_queue(), data: C::Data::new() };
+        Self::with(L::new_queue)
+    }
+
+    /// A free lock with the queue that `new_queue` makes.
+    pub(crate) fn with(new_queue: impl FnOnce() -> L::Queue) -> Self {
+        let mutex = Self { word: Word::new(0), queue: new_queue(), data: C::Data::new() };
         mutex.word.tag(Field::LockWord);
         mutex.queue.tag();
         mutex

@@ -18,10 +18,12 @@
 //! | [`kernel`] | its futexes |
 //! | [`backend`] | the checker as the memory of workloads |
 //! | [`harness`] | mutexes, condition variables and semaphores to check, with data to protect |
+//! | [`erased`](mod@erased) | mutexes of one type for all locks, so that models are compiled once |
 
 pub mod arena;
 pub mod backend;
 pub mod checker;
+pub mod erased;
 pub mod harness;
 pub mod kernel;
 pub mod loom;

@@ -2,6 +2,9 @@
 //!
 //! Use it for small models, and for memory orderings that are too weak, which shuttle cannot find.
 
+// loom's `UnsafeCell` is not `Sync`, and need not be: loom's threads are coroutines of one.
+#![allow(clippy::arc_with_non_send_sync)]
+
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -10,17 +13,31 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::LocalKey;
 
 use ::loom::cell::UnsafeCell;
-use ::loom::thread::{self, Thread, ThreadId};
+use ::loom::thread::{Thread, ThreadId};
 
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_workloads::Workload;
 
 use crate::Loom;
 use crate::checker::{Checker, Data};
-use crate::harness::{Found, Mutex, Totals, message};
+use crate::erased::{Mutex, erased};
+use crate::harness::{Found, Totals, message};
 use crate::tag::Tag;
 use crate::word::raw_word;
 use crate::world::{Setup, World};
+
+/// loom's threads.
+pub mod thread {
+    pub use ::loom::thread::{JoinHandle, current, park, yield_now};
+
+    /// Starts a thread of the model. Its body is boxed: so loom's own code is compiled once for all bodies. Tests have
+    /// hundreds of them.
+    #[track_caller]
+    pub fn spawn<T: 'static>(body: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        let body: Box<dyn FnOnce() -> T> = Box::new(body);
+        ::loom::thread::spawn(body)
+    }
+}
 
 /// The checker loom.
 pub struct Loomed;
@@ -150,9 +167,14 @@ impl Depth {
 
 /// Runs `body` under every schedule; it must succeed in all. Returns how many there were, and what happened in them.
 pub fn explore(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
+    explore_boxed(name, depth, setup, Arc::new(body))
+}
+
+/// [`explore`], compiled once for all bodies.
+fn explore_boxed(name: &str, depth: Depth, setup: Setup, body: Arc<dyn Fn() + Send + Sync>) -> Totals {
     let (depth, executions) = (depth.of_this_run(), Arc::new(AtomicUsize::new(0)));
     let start = std::time::Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| run(depth, setup, &executions, Arc::new(body))));
+    let result = catch_unwind(AssertUnwindSafe(|| run(depth, setup, &executions, body)));
     let mut totals = result.unwrap_or_else(|panic| {
         World::<Loomed>::take_down(true);
         resume_unwind(panic)
@@ -164,8 +186,12 @@ pub fn explore(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + 
 
 /// Runs `body`, which has a bug, until the bug is found. Panics if it is not.
 pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
+    find_boxed(name, depth, setup, Arc::new(body))
+}
+
+/// [`find`], compiled once for all bodies.
+fn find_boxed(name: &str, depth: Depth, setup: Setup, body: Arc<dyn Fn() + Send + Sync>) -> Found {
     let executions = Arc::new(AtomicUsize::new(0));
-    let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);
     let result = catch_unwind(AssertUnwindSafe(|| run(depth, setup, &executions, body)));
     let executions = executions.load(Ordering::Relaxed);
     match result {
@@ -176,11 +202,17 @@ pub fn find(name: &str, depth: Depth, setup: Setup, body: impl Fn() + Send + Syn
 
 /// A model of lock `L`. One thread for each entry, the last one being the model's main thread, does so many critical
 /// sections; none is lost.
-pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
+pub fn sections<L: RawLock<Loom, Queue: Tag + Send + Sync>>(
+    rounds: &'static [u32],
+) -> impl Fn() + Send + Sync + 'static {
+    sections_of(erased::<Loomed, L>, rounds)
+}
+
+fn sections_of(new: fn() -> Mutex<Loomed>, rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let mutex = Arc::new(Mutex::<Loomed, L>::new());
+        let mutex = Arc::new(new());
         let (mine, others) = rounds.split_last().expect("a thread");
-        let work = |mutex: &Mutex<Loomed, L>, rounds: u32| (0..rounds).for_each(|_| mutex.section());
+        let work = |mutex: &Mutex<Loomed>, rounds: u32| (0..rounds).for_each(|_| mutex.section());
         let threads: Vec<_> = others
             .iter()
             .map(|&rounds| {
@@ -203,10 +235,14 @@ pub fn sections<L: RawLock<Loom, Queue: Tag>>(rounds: &'static [u32]) -> impl Fn
 /// A model of lock `L`. Each of `threads` threads, the last one being the model's main thread, does one critical
 /// section. The last section's thread frees the lock, as a program may: from then on, any access to the lock is a
 /// failure.
-pub fn last_frees<L: RawLock<Loom, Queue: Tag>>(threads: u32) -> impl Fn() + Send + Sync + 'static {
+pub fn last_frees<L: RawLock<Loom, Queue: Tag + Send + Sync>>(threads: u32) -> impl Fn() + Send + Sync + 'static {
+    last_frees_of(erased::<Loomed, L>, threads)
+}
+
+fn last_frees_of(new: fn() -> Mutex<Loomed>, threads: u32) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let mutex = Arc::new(Mutex::<Loomed, L>::new());
-        let work = move |mutex: &Mutex<Loomed, L>| {
+        let mutex = Arc::new(new());
+        let work = move |mutex: &Mutex<Loomed>| {
             mutex.lock();
             let last = mutex.visit() + 1 == threads;
             mutex.unlock();

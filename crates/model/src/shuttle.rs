@@ -13,13 +13,26 @@ use std::thread::LocalKey;
 use ::shuttle::rand::RngCore;
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use ::shuttle::sync::atomic::AtomicU32;
-use ::shuttle::thread::{self, Thread, ThreadId};
+use ::shuttle::thread::{Thread, ThreadId};
 use ::shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use crate::checker::{Checker, Data};
 use crate::harness::{Found, Totals, message};
 use crate::word::raw_word;
 use crate::world::{Setup, World};
+
+/// shuttle's threads.
+pub mod thread {
+    pub use ::shuttle::thread::{JoinHandle, current, park, yield_now};
+
+    /// Starts a thread of the model. Its body is boxed: so shuttle's own code is compiled once for all bodies. Tests
+    /// have hundreds of them.
+    #[track_caller]
+    pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let body: Box<dyn FnOnce() -> T + Send> = Box::new(body);
+        ::shuttle::thread::spawn(body)
+    }
+}
 
 /// The checker shuttle.
 pub struct Shuttled;
@@ -136,9 +149,14 @@ fn run(by: By, schedules: usize, setup: Setup, done: &Arc<AtomicUsize>, body: Ar
 
 /// Runs `body` under this many schedules; it must succeed in all of them.
 pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
+    explore_boxed(name, by, schedules, setup, Arc::new(body))
+}
+
+/// [`explore`], compiled once for all bodies.
+fn explore_boxed(name: &str, by: By, schedules: usize, setup: Setup, body: Arc<dyn Fn() + Send + Sync>) -> Totals {
     let done = Arc::new(AtomicUsize::new(0));
     let start = std::time::Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, Arc::new(body))));
+    let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, body)));
     let mut totals = result.unwrap_or_else(|panic| {
         World::<Shuttled>::take_down(true);
         resume_unwind(panic)
@@ -150,8 +168,12 @@ pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn
 
 /// Runs `body`, which has a bug, under at most this many schedules, until the bug is found. Panics if it is not.
 pub fn find(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Found {
+    find_boxed(name, by, schedules, setup, Arc::new(body))
+}
+
+/// [`find`], compiled once for all bodies.
+fn find_boxed(name: &str, by: By, schedules: usize, setup: Setup, body: Arc<dyn Fn() + Send + Sync>) -> Found {
     let done = Arc::new(AtomicUsize::new(0));
-    let body: Arc<dyn Fn() + Send + Sync> = Arc::new(body);
     let result = catch_unwind(AssertUnwindSafe(|| run(by, schedules, setup, &done, body)));
     let done = done.load(Ordering::Relaxed);
     match result {

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Field, Loom, Op, Setup, Weaken};
-use loom::thread;
 
 use crate::closure_mutants::*;
 use crate::common::ALL;

@@ -19,9 +19,9 @@ use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::side::Side;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Field, Loom, Op, Setup, Weaken};
-use loom::thread;
 
 use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};

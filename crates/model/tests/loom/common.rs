@@ -9,12 +9,13 @@ use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::{claimed, until_notified};
 use flashlock_locks::parts::raw::RawLock;
+use flashlock_model::erased::{self, erased};
 pub(crate) use flashlock_model::loom::sections;
+use flashlock_model::loom::thread::{self, JoinHandle};
 use flashlock_model::loom::{Depth, Loomed, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Loom, Setup, harness};
-use loom::thread::{self, JoinHandle};
 
 /// A bound that every wait exceeds.
 pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tunables::DEFAULT };
@@ -24,12 +25,14 @@ pub(crate) const ALL: Depth = Depth::Exhaustive;
 
 /// A mutex under loom.
 pub(crate) type Mutex<L> = harness::Mutex<Loomed, L>;
+/// A mutex under loom, with any lock.
+pub(crate) type AnyMutex = erased::Mutex<Loomed>;
 /// A condition variable under loom.
 pub(crate) type Cond = harness::Cond<Loomed>;
 
 /// A lock that can be modelled.
-pub(crate) trait Lock: RawLock<Loom, Queue: Tag> {}
-impl<L: RawLock<Loom, Queue: Tag>> Lock for L {}
+pub(crate) trait Lock: RawLock<Loom, Queue: Tag + Send + Sync> {}
+impl<L: RawLock<Loom, Queue: Tag + Send + Sync>> Lock for L {}
 
 /// The running execution's world.
 pub(crate) fn world() -> Rc<World<Loomed>> {
@@ -43,8 +46,12 @@ pub(crate) fn excludes<L: Lock>(name: &str, depth: Depth, setup: Setup, rounds: 
 
 /// A thread that takes its time, one that has until the first tick, and the tick. Whoever gets the lock makes a visit.
 pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
-    || {
-        let mutex = Arc::new(Mutex::<L>::new());
+    timed_of(erased::<Loomed, L>)
+}
+
+fn timed_of(new: fn() -> AnyMutex) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let mutex = Arc::new(new());
         let patient = {
             let mutex = mutex.clone();
             thread::spawn(move || mutex.section())

@@ -11,26 +11,30 @@ use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::{Futex, Tas};
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::erased::erased;
 use flashlock_model::harness::Waited;
 use flashlock_model::loom::Depth::Preemptions;
-use flashlock_model::loom::{explore, find};
+use flashlock_model::loom::thread;
+use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Loom, Setup};
-use loom::thread;
 
-use crate::common::{Cond, Lock, Mutex, world};
+use crate::common::{AnyMutex, Cond, Lock, world};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 
 /// A mutex, a condition variable, and a number that the mutex protects.
-pub(crate) struct Shared<L: Lock> {
-    pub(crate) mutex: Mutex<L>,
+pub(crate) struct Shared {
+    pub(crate) mutex: AnyMutex,
     pub(crate) cond: Cond,
     pub(crate) flag: AtomicU32,
 }
 
-impl<L: Lock> Shared<L> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), flag: AtomicU32::new(0) })
+/// Makes the mutex of a model.
+type New = fn() -> AnyMutex;
+
+impl Shared {
+    pub(crate) fn new(new: New) -> Arc<Self> {
+        Arc::new(Self { mutex: new(), cond: Cond::new(), flag: AtomicU32::new(0) })
     }
 
     pub(crate) fn wait_for_flag(&self) {
@@ -52,7 +56,11 @@ impl<L: Lock> Shared<L> {
 
 /// One waits for a flag; it is set, and signalled after the mutex is released.
 pub(crate) fn signal<L: Lock>() {
-    let shared = Shared::<L>::new();
+    signal_of(erased::<Loomed, L>);
+}
+
+fn signal_of(new: New) {
+    let shared = Shared::new(new);
     let waiter = {
         let shared = shared.clone();
         thread::spawn(move || shared.wait_for_flag())
@@ -65,7 +73,11 @@ pub(crate) fn signal<L: Lock>() {
 
 /// Waiters for a flag; it is set, and broadcast, and the condition variable destroyed at once.
 pub(crate) fn broadcast<L: Lock>(waiters: usize, moves: bool) {
-    let shared = Shared::<L>::new();
+    broadcast_of(erased::<Loomed, L>, waiters, moves);
+}
+
+fn broadcast_of(new: New, waiters: usize, moves: bool) {
+    let shared = Shared::new(new);
     let threads: Vec<_> = (0..waiters)
         .map(|_| {
             let shared = shared.clone();
@@ -82,7 +94,11 @@ pub(crate) fn broadcast<L: Lock>(waiters: usize, moves: bool) {
 
 /// Two wait; a broadcast from outside moves them. The last to go frees the mutex.
 pub(crate) fn moved_from_outside<L: Lock>() {
-    let shared = Shared::<L>::new();
+    moved_from_outside_of(erased::<Loomed, L>);
+}
+
+fn moved_from_outside_of(new: New) {
+    let shared = Shared::new(new);
     shared.mutex.lock();
     let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
     shared.mutex.unlock();
@@ -105,7 +121,11 @@ pub(crate) fn moved_from_outside<L: Lock>() {
 
 /// A waiter whose deadline passes, and a signal: the signal is consumed by the wait or it is not, and no node is lost.
 pub(crate) fn signal_against_deadline<L: Lock>(cancelled: bool) {
-    let shared = Shared::<L>::new();
+    signal_against_deadline_of(erased::<Loomed, L>, cancelled);
+}
+
+fn signal_against_deadline_of(new: New, cancelled: bool) {
+    let shared = Shared::new(new);
     let waiter = {
         let shared = shared.clone();
         thread::spawn(move || {
@@ -130,7 +150,11 @@ pub(crate) fn signal_against_deadline<L: Lock>(cancelled: bool) {
 
 /// The last waiter is about to leave; the condition variable is destroyed and freed as soon as it was signalled.
 pub(crate) fn destroy<L: Lock>(all: bool, moves: bool) {
-    let shared = Shared::<L>::new();
+    destroy_of(erased::<Loomed, L>, all, moves);
+}
+
+fn destroy_of(new: New, all: bool, moves: bool) {
+    let shared = Shared::new(new);
     shared.mutex.lock();
     let me = shared.cond.queue.enqueue(shared.mutex.address());
     shared.mutex.unlock();
@@ -153,8 +177,12 @@ pub(crate) fn destroy<L: Lock>(all: bool, moves: bool) {
 }
 
 /// Two wait, one of them is cancelled; one signal reaches the other, unless the cancelled one had gone before.
-pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared<L>, Handle) -> Outcome) {
-    let shared = Shared::<L>::new();
+pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared, Handle) -> Outcome) {
+    one_signal_for_two_of(erased::<Loomed, L>, cancel);
+}
+
+fn one_signal_for_two_of(new: New, cancel: fn(&Shared, Handle) -> Outcome) {
+    let shared = Shared::new(new);
     shared.mutex.lock();
     let first = shared.cond.queue.enqueue(shared.mutex.address());
     let second = shared.cond.queue.enqueue(shared.mutex.address());

@@ -16,8 +16,8 @@ use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
 use flashlock_model::loom::explore;
+use flashlock_model::loom::thread::{self, JoinHandle};
 use flashlock_model::{Loom, Setup};
-use loom::thread::{self, JoinHandle};
 
 use crate::common::{
     ALL, Lock, Mutex, Racers, adopt, adopt_claimed, adopted_section, all_done, claim, gives_up, joins,

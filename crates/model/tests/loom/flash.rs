@@ -10,10 +10,10 @@ use flashlock_locks::mutex::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, S
 use flashlock_locks::mutex::flash::stay::CALL;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::meddle::Meddler;
 use flashlock_model::{Loom, Setup};
-use loom::thread;
 
 use crate::common::{HASTY, Lock, Mutex, world};
 use crate::flash_mutants::*;

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Handle, Memory as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::spin::Futex;
+use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::tag::cond_words;
 use flashlock_model::{Loom, Setup};
-use loom::thread;
 
 use crate::common::world;
 use crate::cond::Shared;
@@ -18,7 +19,7 @@ use crate::cond::Shared;
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 
 /// What the other thread was at; two wait, of whom it may be the first.
-type Act = fn(&Shared<Futex>, Handle);
+type Act = fn(&Shared, Handle);
 
 const QUEUES: Act = |shared, _| {
     shared.cond.queue.enqueue(shared.mutex.address());
@@ -31,13 +32,13 @@ const GIVES_UP: Act = |shared, me| {
 const DESTROYS: Act = |shared, _| assert!(!shared.cond.destroy());
 
 /// What a thread of the child does first: nothing, if the code is sound.
-type First = fn(&Shared<Futex>);
+type First = fn(&Shared);
 pub(crate) const NOTHING: First = |_| ();
 
 /// The child, forked after so many steps of `act`: one waits, another signals and destroys. Whether the act had come to
 /// its end.
 fn forked(act: Act, steps: u32, first: First) -> bool {
-    let shared = Shared::<Futex>::new();
+    let shared = Shared::new(erased::<Loomed, Futex>);
     let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
     let ended = world().fork_within(steps, || act(&shared, me));
     let waiter = {

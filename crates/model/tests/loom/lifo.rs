@@ -11,6 +11,7 @@ use flashlock_locks::mutex::malthusian::lifo_cr::LifoQueue;
 use flashlock_locks::parts::wait::left::SWEEP_AT;
 use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Loom, Setup};
 
@@ -45,7 +46,7 @@ pub(crate) fn pushed_as_the_stack_is_popped() {
     let (mutex, asleep) = stack::<LifoCr<Park>>(1);
     let pusher = {
         let mutex = mutex.clone();
-        loom::thread::spawn(move || {
+        thread::spawn(move || {
             mutex.lock();
             mutex.unlock();
         })

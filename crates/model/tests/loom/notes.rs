@@ -9,12 +9,14 @@ use flashlock_locks::mutex::malthusian::{Mcscr, Mcscrn};
 use flashlock_locks::mutex::numa::{CBoMcs, Cna, Cst, Hmcs};
 use flashlock_locks::mutex::queue::{Mcs, McsTp};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::Preemptions;
-use flashlock_model::loom::{explore, find};
+use flashlock_model::loom::thread;
+use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Field, Op, Setup, Weaken};
 
 use crate::cohort::InLine;
-use crate::common::{Lock, Mutex, Racers, all_done, joins, sections, world};
+use crate::common::{AnyMutex, Lock, Racers, all_done, joins, sections, world};
 use crate::culling::{STAYS, recall_against_joiner};
 
 /// Crowded: nobody polls on.
@@ -22,11 +24,15 @@ const SETUP: Setup = Setup { polls: 1, crowded: true, ..Setup::new(6) };
 
 /// The lock is held, two come, one of them not for long, and it is released.
 fn comes_as_one_leaves<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    comes_as_one_leaves_of(erased::<Loomed, L>);
+}
+
+fn comes_as_one_leaves_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     mutex.lock();
     let hasty = {
         let mutex = mutex.clone();
-        loom::thread::spawn(move || _ = mutex.section_until(world().deadline(0)))
+        thread::spawn(move || _ = mutex.section_until(world().deadline(0)))
     };
     let joiner = joins(&mutex, 0);
     mutex.visit();

@@ -8,9 +8,9 @@ use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Memory as _, Word as _};
 use flashlock_locks::parts::policy::HighestFirst;
 use flashlock_locks::parts::shuffle::shuffler::walk;
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Loom, Setup};
-use loom::thread;
 
 use crate::common::{ALL, sleepers, world};
 use crate::walks::{Queue, complete, dissolve, gives_up, notified, order, queue};

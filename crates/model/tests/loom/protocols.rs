@@ -11,13 +11,14 @@ use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::shuffle::front::naming;
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::{self, Preemptions};
-use flashlock_model::loom::{explore, find};
+use flashlock_model::loom::thread;
+use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
-use loom::thread;
 
 use crate::common::Racers::Three;
-use crate::common::{ALL, HASTY, Lock, Mutex, sections, sleepers, timed};
+use crate::common::{ALL, AnyMutex, HASTY, Lock, Mutex, sections, sleepers, timed};
 use crate::cond::Shared;
 use crate::culling::{self, LEAVES, STAYS};
 use crate::culling_mutants::*;
@@ -52,8 +53,12 @@ fn lost_wake_ups() {
 
 /// The last of two frees the mutex.
 fn last_frees<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
-    let work = |mutex: &Mutex<L>| {
+    last_frees_of(erased::<Loomed, L>);
+}
+
+fn last_frees_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
+    let work = |mutex: &AnyMutex| {
         mutex.lock();
         let last = mutex.visit() == 1;
         mutex.unlock();
@@ -290,7 +295,7 @@ fn adoption() {
 #[test]
 fn cond() {
     find("unlocks before it queues", BOUND, SETUP, || {
-        let shared = Shared::<Futex>::new();
+        let shared = Shared::new(erased::<Loomed, Futex>);
         let waiter = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -313,7 +318,7 @@ fn cond() {
         });
     });
     find("the baton is dropped", Preemptions(2), SETUP, || {
-        let shared = Shared::<Futex>::new();
+        let shared = Shared::new(erased::<Loomed, Futex>);
         shared.mutex.lock();
         let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
         shared.mutex.unlock();
@@ -330,7 +335,7 @@ fn cond() {
         }
     });
     find("destroy does not wait", BOUND, SETUP, || {
-        let shared = Shared::<Futex>::new();
+        let shared = Shared::new(erased::<Loomed, Futex>);
         shared.mutex.lock();
         let me = shared.cond.queue.enqueue(shared.mutex.address());
         shared.mutex.unlock();

@@ -15,9 +15,9 @@ use flashlock_locks::parts::queue::link::Link;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::harness::Totals;
 use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::thread::{self, JoinHandle};
 use flashlock_model::loom::{explore, find};
 use flashlock_model::{Fault, Field, Loom};
-use loom::thread::{self, JoinHandle};
 
 use crate::common::{
     ALL, Lock, Mutex, Racers, adopt, adopted_section, all_done, come_back, gives_up, joins, puts_himself, sections,

@@ -8,11 +8,12 @@ use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::queue::{Clh, McsTp};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::Setup;
+use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::Preemptions;
-use flashlock_model::loom::{explore, find};
-use loom::thread;
+use flashlock_model::loom::thread;
+use flashlock_model::loom::{Loomed, explore, find};
 
-use crate::common::{ALL, Lock, Mutex, all_done, joins, sections, world};
+use crate::common::{ALL, AnyMutex, Lock, all_done, joins, sections, world};
 use crate::compact_mutants::HboByStore;
 use crate::evict_mutants::{EVICTS_SLEEPERS, GOES_EARLY, MutantTp};
 
@@ -24,7 +25,11 @@ pub(crate) const STALE: Setup = Setup { micros_step: 100, ..SETUP };
 /// his place. He gets the lock when it is released, not before. Nobody looks at the data: who is let in too soon is so
 /// by what the leaver left.
 pub(crate) fn leaves_as_another_joins<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    leaves_as_another_joins_of(erased::<Loomed, L>);
+}
+
+fn leaves_as_another_joins_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     mutex.lock();
     // Not the model's: in the order of its steps, whatever they order.
     let held = Arc::new(AtomicBool::new(true));
@@ -48,7 +53,11 @@ pub(crate) fn leaves_as_another_joins<L: Lock>() {
 
 /// The same while the holder releases; all look at the data.
 fn leaves_as_the_lock_is_released<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    leaves_as_the_lock_is_released_of(erased::<Loomed, L>);
+}
+
+fn leaves_as_the_lock_is_released_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     mutex.lock();
     let leaver = {
         let mutex = mutex.clone();
@@ -76,7 +85,11 @@ fn leaving_the_queue_of_clh() {
 
 /// The lock is held, so many join, and it is released: who polls is passed over, and queues anew.
 pub(crate) fn passed_over<L: Lock>(joiners: usize) {
-    let mutex = Arc::new(Mutex::<L>::new());
+    passed_over_of(erased::<Loomed, L>, joiners);
+}
+
+fn passed_over_of(new: fn() -> AnyMutex, joiners: usize) {
+    let mutex = Arc::new(new());
     mutex.lock();
     let joiners: Vec<_> = (0..joiners).map(|_| joins(&mutex, 0)).collect();
     mutex.visit();

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use flashlock_locks::closure::rcl::Look;
 use flashlock_locks::parts::wait::{Park, Spin, WaitPolicy};
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread::{self, JoinHandle};
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::world::World;
 use flashlock_model::{Access, Fault, Field, Instead, Op, Setup, Weaken};
-use loom::thread::{self, JoinHandle};
 
 use crate::common::ALL;
 use crate::modelled::Modelled;

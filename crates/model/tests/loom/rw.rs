@@ -9,10 +9,10 @@ use flashlock_locks::machine::Tunables;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::tag::Tag;
 use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
-use loom::thread;
 
 use crate::common::{ALL, HASTY, world};
 use crate::modelled::Modelled;

@@ -11,9 +11,9 @@ use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::harness;
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Op, Setup, Weaken};
-use loom::thread;
 
 use crate::common::world;
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_permit, leaves_it_to_the_list};

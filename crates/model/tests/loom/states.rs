@@ -17,12 +17,13 @@ use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::shuffle::front::{GRANTED, named, naming};
 use flashlock_locks::parts::wait::left::MAX;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::Preemptions;
-use flashlock_model::loom::{explore, find};
+use flashlock_model::loom::thread;
+use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
-use loom::thread;
 
-use crate::common::{ALL, HASTY, Lock, Mutex, adopt, adopted_section, sleepers, world};
+use crate::common::{ALL, AnyMutex, HASTY, Lock, Mutex, adopt, adopted_section, sleepers, world};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(4) };
 /// All waits are overdue: the releaser hands over.
@@ -32,7 +33,11 @@ const LEAPING: Setup = Setup { tunables: &HASTY, micros_step: 30_000, ..SETUP };
 
 /// The holder releases while those who sleep in its queue come back, from a condition variable that moved them there.
 pub(crate) fn moved<L: Lock>(count: usize) {
-    let mutex = Arc::new(Mutex::<L>::new());
+    moved_of(erased::<Loomed, L>, count);
+}
+
+fn moved_of(new: fn() -> AnyMutex, count: usize) {
+    let mutex = Arc::new(new());
     mutex.lock();
     let asleep = sleepers(&[0, 1, 0][..count]);
     adopt(&mutex, &asleep);
@@ -53,7 +58,11 @@ pub(crate) fn moved<L: Lock>(count: usize) {
 
 /// Sleepers are put into the queue by one who does not hold the lock, while another uses it.
 pub(crate) fn moved_from_outside<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    moved_from_outside_of(erased::<Loomed, L>);
+}
+
+fn moved_from_outside_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     let asleep = sleepers(&[0, 0]);
     let threads = [0, 1].map(|i| {
         let (mutex, me) = (mutex.clone(), asleep[i]);

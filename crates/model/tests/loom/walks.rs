@@ -13,8 +13,8 @@ use flashlock_locks::parts::shuffle::front::{named, naming};
 use flashlock_locks::parts::shuffle::shuffler::{has_role, start_at_head, walk};
 use flashlock_locks::parts::wait::Park;
 use flashlock_model::loom::explore;
+use flashlock_model::loom::thread;
 use flashlock_model::{Loom, Setup};
-use loom::thread;
 
 use crate::common::{ALL, Mutex, adopt, sleepers, world};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Fault, Field, Setup, Shuttle};
-use shuttle::thread;
 
 use crate::closure_mutants::*;
 use crate::common::{STILL, both};

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::checker::Checker;
+use flashlock_model::erased::{self, erased};
 use flashlock_model::harness::{self, Totals};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Shuttled, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
-use shuttle::thread;
 
 /// A mutex under shuttle.
 pub(crate) type Mutex<L> = harness::Mutex<Shuttled, L>;
+/// A mutex under shuttle, with any lock.
+pub(crate) type AnyMutex = erased::Mutex<Shuttled>;
 /// A condition variable under shuttle.
 pub(crate) type Cond = harness::Cond<Shuttled>;
 
@@ -56,7 +59,7 @@ pub(crate) struct Load {
 }
 
 /// One acquisition: plain, timed or tried. Whether the lock was had; the section is done then.
-fn acquisition<L: Lock>(mutex: &Mutex<L>, load: Load) -> bool {
+fn acquisition(mutex: &AnyMutex, load: Load) -> bool {
     let held = match if load.timed { any(4) } else { 0 } {
         0 | 1 => {
             mutex.lock();
@@ -75,9 +78,13 @@ fn acquisition<L: Lock>(mutex: &Mutex<L>, load: Load) -> bool {
 
 /// All threads do their rounds; each acquisition counts once, and at the end the lock is free.
 pub(crate) fn rounds<L: Lock>(load: Load) -> impl Fn() + Send + Sync + Clone + 'static {
+    rounds_of(erased::<Shuttled, L>, load)
+}
+
+fn rounds_of(new: fn() -> AnyMutex, load: Load) -> impl Fn() + Send + Sync + Clone + 'static {
     move || {
-        let mutex = Arc::new(Mutex::<L>::new());
-        let work = move |mutex: &Mutex<L>, me: u32| {
+        let mutex = Arc::new(new());
+        let work = move |mutex: &AnyMutex, me: u32| {
             world().set_numa(me % load.nodes);
             world().set_near([me / load.nodes % 2, 0]);
             (0..load.rounds).filter(|_| acquisition(mutex, load)).count() as u32
@@ -116,6 +123,12 @@ pub(crate) fn both(
     setup: Setup,
     body: impl Fn() + Send + Sync + Clone + 'static,
 ) -> [Totals; 2] {
-    let random = explore(name, By::Random, schedules, setup, body.clone());
-    [random, explore(name, By::Pct(3), schedules, setup, body)]
+    both_of(name, schedules, setup, &(Arc::new(body) as Arc<_>))
+}
+
+fn both_of(name: &str, schedules: usize, setup: Setup, body: &Arc<dyn Fn() + Send + Sync>) -> [Totals; 2] {
+    [By::Random, By::Pct(3)].map(|by| {
+        let body = body.clone();
+        explore(name, by, schedules, setup, move || body())
+    })
 }

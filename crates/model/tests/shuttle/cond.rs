@@ -15,26 +15,30 @@ use flashlock_locks::mutex::queue::{Mcs, Qspin};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::{Futex, Tas, Ticket};
 use flashlock_locks::parts::wait::{Park, SpinThenPark};
+use flashlock_model::erased::erased;
 use flashlock_model::harness::Waited;
-use flashlock_model::shuttle::{By, explore, find};
+use flashlock_model::shuttle::thread::{self, JoinHandle};
+use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::{Setup, Shuttle};
-use shuttle::thread::{self, JoinHandle};
 
-use crate::common::{Cond, FLOWING, Lock, Mutex, STILL, any, both, world};
+use crate::common::{AnyMutex, Cond, FLOWING, Lock, STILL, any, both, world};
 
 /// A mutex, a condition variable, and numbers that the mutex protects.
-struct Shared<L: Lock> {
-    mutex: Mutex<L>,
+struct Shared {
+    mutex: AnyMutex,
     cond: Cond,
     /// Items that were made and not taken, or how many wait.
     items: AtomicU32,
     flag: AtomicU32,
 }
 
-impl<L: Lock> Shared<L> {
-    fn new() -> Arc<Self> {
+/// Makes the mutex of a model.
+type New = fn() -> AnyMutex;
+
+impl Shared {
+    fn new(new: New) -> Arc<Self> {
         let (items, flag) = (AtomicU32::new(0), AtomicU32::new(0));
-        Arc::new(Self { mutex: Mutex::new(), cond: Cond::new(), items, flag })
+        Arc::new(Self { mutex: new(), cond: Cond::new(), items, flag })
     }
 
     fn add(&self, number: &AtomicU32, by: i32) -> u32 {
@@ -45,16 +49,20 @@ impl<L: Lock> Shared<L> {
     }
 }
 
-fn spawn<L: Lock>(shared: &Arc<Shared<L>>, body: impl Fn(&Shared<L>) + Send + 'static) -> JoinHandle<()> {
+fn spawn(shared: &Arc<Shared>, body: impl Fn(&Shared) + Send + 'static) -> JoinHandle<()> {
     let shared = shared.clone();
     thread::spawn(move || body(&shared))
 }
 
 /// Two producers, two consumers; a signal for each item, or a broadcast, in or after the section; some waits are timed.
 pub(crate) fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
+    producers_and_consumers_of(erased::<Shuttled, L>, timed, moves);
+}
+
+fn producers_and_consumers_of(new: New, timed: bool, moves: bool) {
     const EACH: u32 = 2;
-    let shared = Shared::<L>::new();
-    let consume = move |shared: &Shared<L>| {
+    let shared = Shared::new(new);
+    let consume = move |shared: &Shared| {
         for _ in 0..EACH {
             shared.mutex.lock();
             while shared.items.load(Relaxed) == 0 {
@@ -65,7 +73,7 @@ pub(crate) fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
             shared.mutex.unlock();
         }
     };
-    let produce = move |shared: &Shared<L>| {
+    let produce = move |shared: &Shared| {
         for _ in 0..EACH {
             let (inside, all) = (any(2) == 0, any(4) == 0);
             let wake = || if all { shared.cond.broadcast(&shared.mutex, moves) } else { shared.cond.signal() };
@@ -93,8 +101,12 @@ pub(crate) fn producers_and_consumers<L: Lock>(timed: bool, moves: bool) {
 
 /// Three wait for a flag, which is set once; all must come back.
 pub(crate) fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
-    let shared = Shared::<L>::new();
-    let wait = move |shared: &Shared<L>| {
+    one_broadcast_of(erased::<Shuttled, L>, timed, moves);
+}
+
+fn one_broadcast_of(new: New, timed: bool, moves: bool) {
+    let shared = Shared::new(new);
+    let wait = move |shared: &Shared| {
         shared.mutex.lock();
         while shared.flag.load(Relaxed) == 0 {
             let until = (timed && any(2) == 0).then(|| world().deadline(1 + any(3)));
@@ -123,7 +135,11 @@ pub(crate) fn one_broadcast<L: Lock>(timed: bool, moves: bool) {
 /// One waiter may time out or be cancelled, one waits for good; a signal that the first does not take reaches the
 /// second.
 fn no_signal_swallowed<L: Lock>(cancelled: bool) {
-    let shared = Shared::<L>::new();
+    no_signal_swallowed_of(erased::<Shuttled, L>, cancelled);
+}
+
+fn no_signal_swallowed_of(new: New, cancelled: bool) {
+    let shared = Shared::new(new);
     let steady = spawn(&shared, |shared| {
         shared.mutex.lock();
         shared.add(&shared.items, 1);
@@ -164,10 +180,14 @@ fn no_signal_swallowed<L: Lock>(cancelled: bool) {
 /// The condition variable is destroyed, and freed, as soon as a broadcast that reached all waiters has returned; some
 /// of them may be about to give up just then.
 fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
-    let shared = Shared::<L>::new();
+    destroyed_at_once_of(erased::<Shuttled, L>, moves, timed);
+}
+
+fn destroyed_at_once_of(new: New, moves: bool, timed: bool) {
+    let shared = Shared::new(new);
     let gone = Arc::new(AtomicU32::new(0));
     let wait = |gone: Arc<AtomicU32>| {
-        move |shared: &Shared<L>| {
+        move |shared: &Shared| {
             shared.mutex.lock();
             shared.add(&shared.items, 1);
             let mut gave_up = false;
@@ -202,7 +222,11 @@ fn destroyed_at_once<L: Lock>(moves: bool, timed: bool) {
 
 /// A child, forked while another thread of the parent was anywhere in a call: the condition variable works.
 fn forked<L: Lock>(moves: bool) {
-    let shared = Shared::<L>::new();
+    forked_of(erased::<Shuttled, L>, moves);
+}
+
+fn forked_of(new: New, moves: bool) {
+    let shared = Shared::new(new);
     let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
     let act = any(5);
     world().fork_within(1 + any(40), || match act {
@@ -214,7 +238,7 @@ fn forked<L: Lock>(moves: bool) {
         3 => assert!(shared.cond.queue.withdraw(me)),
         _ => assert!(!shared.cond.destroy(), "two wait"),
     });
-    let wait = |shared: &Shared<L>| {
+    let wait = |shared: &Shared| {
         shared.mutex.lock();
         while shared.flag.load(Relaxed) == 0 {
             shared.cond.wait(&shared.mutex, None);

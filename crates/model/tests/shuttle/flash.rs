@@ -12,9 +12,9 @@ use flashlock_locks::mutex::flash::state::{
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::meddle::{Access, Instead, Meddler};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Field, Op, Setup, Shuttle};
-use shuttle::thread;
 
 use crate::common::{FLOWING, Load, Mutex, OVERDUE, SCHEDULES, STILL, any, both, rounds, world};
 use crate::cond::producers_and_consumers;

@@ -14,9 +14,9 @@ use flashlock_locks::parts::shuffle::ShflQueue;
 use flashlock_locks::parts::shuffle::front::{ROUSE, naming, start_clock};
 use flashlock_locks::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Setup, Shuttle};
-use shuttle::thread;
 
 use crate::common::{Cond, FLOWING, Lock, Mutex, SCHEDULES, STILL, any, both, world};
 use crate::mutants::{MutantShfl, ShflBug};

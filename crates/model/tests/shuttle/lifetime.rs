@@ -11,16 +11,22 @@ use flashlock_locks::mutex::queue::{Mcs, Qspin};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::mutex::spin::{Futex, Tas, Ticket};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
-use shuttle::thread;
+use flashlock_model::erased::erased;
+use flashlock_model::shuttle::Shuttled;
+use flashlock_model::shuttle::thread;
 
-use crate::common::{Cond, FLOWING, Lock, Mutex, OVERDUE, STILL, both, world};
+use crate::common::{AnyMutex, Cond, FLOWING, Lock, OVERDUE, STILL, both, world};
 
 const THREADS: u32 = 3;
 
 /// Each thread does one section; the last one frees the mutex.
 pub(crate) fn last_frees<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
-    let work = |mutex: &Mutex<L>| {
+    last_frees_of(erased::<Shuttled, L>);
+}
+
+fn last_frees_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
+    let work = |mutex: &AnyMutex| {
         mutex.lock();
         let last = mutex.visit() == THREADS - 1;
         mutex.unlock();
@@ -45,7 +51,11 @@ pub(crate) fn last_frees<L: Lock>() {
 
 /// Threads that a broadcast by somebody who does not hold the mutex has woken use it; the last one frees it.
 fn last_waiter_frees<L: Lock>(waiters: u32, moves: bool) {
-    let mutex = Arc::new(Mutex::<L>::new());
+    last_waiter_frees_of(erased::<Shuttled, L>, waiters, moves);
+}
+
+fn last_waiter_frees_of(new: fn() -> AnyMutex, waiters: u32, moves: bool) {
+    let mutex = Arc::new(new());
     let cond = Arc::new(Cond::new());
     let (ready, go) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let threads: Vec<_> = (0..waiters)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
+use flashlock_model::shuttle::thread::{self, JoinHandle};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::{Access, Fault, Field, Instead, Op, Setup};
 use shuttle::sync::atomic::AtomicU32;
-use shuttle::thread::{self, JoinHandle};
 
 use crate::common::{STILL, both};
 use crate::modelled::Modelled;

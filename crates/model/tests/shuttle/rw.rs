@@ -8,10 +8,10 @@ use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::tag::Tag;
 use flashlock_model::{Fault, Field, Setup, Shuttle, harness};
-use shuttle::thread;
 
 use crate::common::{FLOWING, HASTY, OVERDUE, SCHEDULES, STILL, any, both, world};
 use crate::modelled::Modelled;

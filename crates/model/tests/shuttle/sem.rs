@@ -12,9 +12,9 @@ use flashlock_locks::machine::order::Order;
 use flashlock_locks::machine::{Handle, Tunables, Waiting as _, Word as _};
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
+use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Fault, Setup, Shuttle, harness};
-use shuttle::thread;
 
 use crate::common::{FLOWING, SCHEDULES, STILL, any, both, long, world};
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_permit, leaves_it_to_the_list};

@@ -11,7 +11,7 @@ use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::shuffle::front::{named, naming};
 use flashlock_locks::parts::wait::Park;
 use flashlock_model::Shuttle;
-use shuttle::thread;
+use flashlock_model::shuttle::thread;
 
 use crate::common::{Mutex, SCHEDULES, STILL, both, world};
 

@@ -14,10 +14,11 @@ use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
 use flashlock_model::Setup;
-use flashlock_model::shuttle::{By, find};
-use shuttle::thread;
+use flashlock_model::erased::erased;
+use flashlock_model::shuttle::thread;
+use flashlock_model::shuttle::{By, Shuttled, find};
 
-use crate::common::{FLOWING, Lock, Mutex, STILL, any, both, long, world};
+use crate::common::{AnyMutex, FLOWING, Lock, STILL, any, both, long, world};
 
 /// How often a thread lets others run before it takes the one that it watches for one that does not get on.
 const LONG_ENOUGH: u32 = 10_000;
@@ -36,7 +37,11 @@ fn awaits(is_done: impl Fn() -> bool) -> bool {
 
 /// One tries while others acquire, release, and give up. Whoever has the lock then keeps it until the tries are over.
 fn a_try_returns<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    a_try_returns_of(erased::<Shuttled, L>);
+}
+
+fn a_try_returns_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     let tried = Arc::new(AtomicU32::new(0));
     let holder = {
         let (mutex, tried) = (mutex.clone(), tried.clone());
@@ -64,7 +69,11 @@ fn a_try_returns<L: Lock>() {
 
 /// One is stopped at any access of its acquisition, another comes, too, and the holder releases.
 fn a_release_returns<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+    a_release_returns_of(erased::<Shuttled, L>);
+}
+
+fn a_release_returns_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
     let released = Arc::new(AtomicU32::new(0));
     mutex.lock();
     let joiners = [true, false].map(|is_stopped| {

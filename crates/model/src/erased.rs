@@ -1,0 +1,115 @@
+//! # A mutex whose lock's type is erased
+//!
+//! A model that is generic over the lock would be compiled for every lock. Most models use only a mutex's functions:
+//! they take a [`Mutex`] and are compiled once. [`erased`] makes one from any lock. The lock is the same, and so are
+//! its accesses: no schedule changes.
+
+use std::marker::PhantomData;
+
+use flashlock_locks::machine::block::Name;
+use flashlock_locks::machine::{Deadline, Handle, TimedOut};
+use flashlock_locks::parts::adoption::Chain;
+use flashlock_locks::parts::raw::RawLock;
+
+use crate::Model;
+use crate::checker::Checker;
+use crate::harness;
+use crate::tag::Tag;
+use crate::word::Word;
+
+/// Any lock. Only [`erased`] makes its state.
+pub struct Erased<C>(PhantomData<fn() -> C>);
+
+/// A mutex with any lock.
+pub type Mutex<C> = harness::Mutex<C, Erased<C>>;
+
+/// A free mutex with the lock `L`.
+pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> Mutex<C> {
+    harness::Mutex::with(|| Queue(Box::new(Of::<C, L>(L::new_queue()))))
+}
+
+/// The functions of a [`RawLock`] whose queue this is.
+///
+/// # Safety of the functions
+/// That of [`RawLock`]'s.
+#[allow(clippy::missing_safety_doc)]
+trait Functions<C: Checker>: Tag + Send + Sync {
+    unsafe fn try_lock(&self, word: &Word<C>) -> bool;
+    unsafe fn lock(&self, word: &Word<C>);
+    unsafe fn lock_until(&self, word: &Word<C>, until: Deadline) -> Result<(), TimedOut>;
+    unsafe fn unlock(&self, word: &Word<C>);
+    unsafe fn is_locked(&self, word: &Word<C>) -> bool;
+    unsafe fn adopt(&self, word: &Word<C>, chain: Chain);
+    unsafe fn lock_adopted(&self, word: &Word<C>, node: Handle);
+    unsafe fn destroy(&self, word: &Word<C>);
+}
+
+/// The queue of the lock `L`.
+struct Of<C: Checker, L: RawLock<Model<C>>>(L::Queue);
+
+/// The queue of any lock.
+pub struct Queue<C>(Box<dyn Functions<C>>);
+
+impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Tag for Of<C, L> {
+    fn tag(&self) {
+        self.0.tag();
+    }
+
+    fn free(&self) {
+        self.0.free();
+    }
+
+    fn beside(&self) -> Vec<Name> {
+        self.0.beside()
+    }
+}
+
+impl<C: Checker> Tag for Queue<C> {
+    fn tag(&self) {
+        self.0.tag();
+    }
+
+    fn free(&self) {
+        self.0.free();
+    }
+
+    fn beside(&self) -> Vec<Name> {
+        self.0.beside()
+    }
+}
+
+/// Passes each of these functions on.
+macro_rules! pass_on {
+    ($($name:ident($($argument:ident: $type:ty)?) -> $result:ty;)*) => {
+        impl<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>> Functions<C> for Of<C, L> {
+            $(unsafe fn $name(&self, word: &Word<C>, $($argument: $type)?) -> $result {
+                // SAFETY: the caller's promises.
+                unsafe { L::$name(word, &self.0, $($argument)?) }
+            })*
+        }
+
+        impl<C: Checker> RawLock<Model<C>> for Erased<C> {
+            type Queue = Queue<C>;
+
+            fn new_queue() -> Queue<C> {
+                unreachable!("`erased` makes the queue")
+            }
+
+            $(unsafe fn $name(word: &Word<C>, queue: &Queue<C>, $($argument: $type)?) -> $result {
+                // SAFETY: the caller's promises.
+                unsafe { queue.0.$name(word, $($argument)?) }
+            })*
+        }
+    };
+}
+
+pass_on! {
+    try_lock() -> bool;
+    lock() -> ();
+    lock_until(until: Deadline) -> Result<(), TimedOut>;
+    unlock() -> ();
+    is_locked() -> bool;
+    adopt(chain: Chain) -> ();
+    lock_adopted(node: Handle) -> ();
+    destroy() -> ();
+}
