@@ -14,21 +14,14 @@ pub struct Busted;
 impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Futex: try_lock unlock is_locked);
+    flashlock_locks::same_as!(M, Futex: try_acquire unlock is_locked);
 
     const GLIBC_WORD: bool = true;
 
     fn new_queue() {}
 
-    unsafe fn lock(word: &M::Word, queue: &()) {
-        if !slips::<M>() {
-            // SAFETY: the caller's promise.
-            unsafe { <Futex as RawLock<M>>::lock(word, queue) };
-        }
-    }
-
-    unsafe fn lock_until(word: &M::Word, queue: &(), until: Deadline) -> Result<(), TimedOut> {
+    unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         // SAFETY: the caller's promise.
-        if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::lock_until(word, queue, until) } }
+        if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::acquire(word, queue, until) } }
     }
 }

@@ -113,16 +113,16 @@ const DESTROYS_NOTHING: u8 = 2;
 impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
-    flashlock_locks::same_as!(Here, L: new_queue lock lock_until unlock is_locked);
+    flashlock_locks::same_as!(Here, L: new_queue acquire unlock is_locked);
 
-    unsafe fn try_lock(word: &Word32, queue: &L::Queue) -> bool {
+    unsafe fn try_acquire(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {
             // SAFETY: the caller's promise.
             unsafe { L::lock(word, queue) };
             return true;
         }
         // SAFETY: the caller's promise.
-        let taken = unsafe { L::try_lock(word, queue) };
+        let taken = unsafe { L::try_acquire(word, queue) };
         if B == TRY_LOSES && !taken {
             let _ = Here::take_node();
         }

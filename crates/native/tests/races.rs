@@ -138,20 +138,15 @@ mod control {
 
         fn new_queue() {}
 
-        unsafe fn try_lock(word: &Word32, (): &()) -> bool {
+        unsafe fn try_acquire(word: &Word32, (): &()) -> bool {
             word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
         }
 
-        unsafe fn lock(word: &Word32, queue: &()) {
+        unsafe fn acquire(word: &Word32, queue: &(), _: Option<&Deadline>) -> Result<(), TimedOut> {
             // SAFETY: the caller's promise.
-            while !unsafe { Self::try_lock(word, queue) } {
+            while !unsafe { Self::try_acquire(word, queue) } {
                 std::thread::yield_now();
             }
-        }
-
-        unsafe fn lock_until(word: &Word32, queue: &(), _: Deadline) -> Result<(), TimedOut> {
-            // SAFETY: the caller's promise.
-            unsafe { Self::lock(word, queue) };
             Ok(())
         }
 

@@ -24,6 +24,7 @@
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use flashlock_locks::parts::counted::{park, wake};
 use flashlock_locks::parts::raw::RawLock;
 
 /// In the word: a thread may sleep on it.
@@ -47,12 +48,19 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     }
 
     /// (n, n) -> (n, n + 2)
-    unsafe fn try_lock(word: &M::Word, next: &M::Word) -> bool {
+    unsafe fn try_acquire(word: &M::Word, next: &M::Word) -> bool {
         let called = word.load(Self::TURN) & !ASLEEP;
         next.compare_exchange(called, called.wrapping_add(STEP), Relaxed, Relaxed).is_ok()
     }
 
-    unsafe fn lock(word: &M::Word, next: &M::Word) {
+    /// A timed acquisition draws no number, because a number that was drawn must be served.
+    unsafe fn acquire(word: &M::Word, next: &M::Word, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if let Some(&deadline) = until {
+            // SAFETY: the caller's promise.
+            let take = |_| unsafe { <Self as RawLock<M>>::try_acquire(word, next) };
+            let taken = take(0) || M::spin_until(word, Relaxed, Patience::Until(deadline), take).is_some();
+            return taken.then_some(()).ok_or(TimedOut);
+        }
         let mine = next.fetch_add(STEP, Relaxed);
         let my_turn = |seen: u32| seen & !ASLEEP == mine;
         // The machine decides how a thread polls, and for how long that is worth it.
@@ -60,16 +68,10 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         let mut seen = polled.unwrap_or_else(|| word.fetch_or(ASLEEP, Self::TURN));
         while !my_turn(seen) {
             // Returns at once if the word has changed.
-            M::park(word, seen | ASLEEP, None);
+            park::<M>(word, seen | ASLEEP, None);
             seen = word.fetch_or(ASLEEP, Self::TURN);
         }
-    }
-
-    unsafe fn lock_until(word: &M::Word, next: &M::Word, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        let take = |_| unsafe { <Self as RawLock<M>>::try_lock(word, next) };
-        let taken = take(0) || M::spin_until(word, Relaxed, Patience::Until(until), take).is_some();
-        taken.then_some(()).ok_or(TimedOut)
+        Ok(())
     }
 
     /// n -> n + 2. After the exchange only the address of the word is used: the next holder may free the lock.
@@ -77,7 +79,7 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         // Relaxed: only the holder changes the number.
         let mine = word.load(Relaxed) & !ASLEEP;
         if word.swap(mine.wrapping_add(STEP), Release) & ASLEEP != 0 {
-            M::wake(word, u32::MAX);
+            wake::<M>(word, u32::MAX);
         }
     }
 

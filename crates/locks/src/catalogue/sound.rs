@@ -149,17 +149,12 @@ impl RawLock<Bench> for Unordered {
 
     fn new_queue() {}
 
-    unsafe fn try_lock(word: &Plain, (): &()) -> bool {
+    unsafe fn try_acquire(word: &Plain, (): &()) -> bool {
         word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
     }
 
-    unsafe fn lock(word: &Plain, (): &()) {
+    unsafe fn acquire(word: &Plain, (): &(), _: Option<&Deadline>) -> Result<(), TimedOut> {
         Bench::spin_until(word, Relaxed, Patience::Forever, |_| word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok());
-    }
-
-    unsafe fn lock_until(word: &Plain, queue: &(), _: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { Self::lock(word, queue) };
         Ok(())
     }
 

@@ -76,6 +76,7 @@ use super::{RawClosure, Request, answer, publish, serve};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Local, Machine, Patience, Word};
+use crate::parts::counted::park;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -286,8 +287,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
                         let _ = state.compare_exchange(notified, state::WAITING, Relaxed, Relaxed);
                         return true;
                     }
-                    M::trace(Event::Park);
-                    M::park(state, state::PARKED, None);
+                    park::<M>(state, state::PARKED, None);
                 }
             }
         }

@@ -10,11 +10,13 @@
 //! | [`shuffle`] | the queue whose waiters reorder it |
 //! | [`policy`] | admission policies for shuffling locks |
 //! | [`adoption`] | the waiters of a broadcast, on their way to a mutex |
+//! | [`counted`] | what locks count where they wait |
 //! | [`list`](mod@list) | the list of the condition variable and of the semaphore |
 //! | [`side`] | side blocks: state for which a lock has no room |
 //! | [`settle`](mod@settle) | the first use of a lock in a forked child |
 
 pub mod adoption;
+pub mod counted;
 pub(crate) mod list;
 pub mod policy;
 pub mod queue;

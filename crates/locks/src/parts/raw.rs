@@ -25,10 +25,21 @@
 
 use core::marker::PhantomData;
 
+use crate::machine::event::Event;
 use crate::machine::{ConstWord, Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
 
 /// A mutual exclusion lock.
+///
+/// | a lock defines | its users call |
+/// |---|---|
+/// | [`try_acquire`](RawLock::try_acquire) | [`try_lock`](RawLock::try_lock) |
+/// | [`acquire`](RawLock::acquire) | [`lock`](RawLock::lock), [`lock_until`](RawLock::lock_until) |
+/// | [`acquire_adopted`](RawLock::acquire_adopted) | [`lock_adopted`](RawLock::lock_adopted) |
+/// | the other functions | the same |
+///
+/// The functions on the right count acquisitions, and call those on the left. No lock overrides them. Only a lock that
+/// is part of another lock, which counts for both, is called by the functions on the left.
 pub trait RawLock<M: Machine>: 'static {
     /// The second piece of its state; all-zero is free. `()` if the lock is only the word.
     type Queue: 'static;
@@ -38,26 +49,27 @@ pub trait RawLock<M: Machine>: 'static {
     /// is woken.
     const GLIBC_WORD: bool = false;
 
+    /// As what an acquisition is counted.
+    const ACQUIRED: Event = Event::Acquire;
+
     /// A free lock's queue.
     fn new_queue() -> Self::Queue;
 
-    /// Acquires the lock if that is possible at once.
+    /// [`RawLock::try_lock`], not counted.
     ///
     /// # Safety
     /// The [contract](self), 1.
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool;
+    unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool;
 
-    /// Acquires the lock.
+    /// [`RawLock::lock_until`], not counted. Without a deadline, it waits until it has acquired the lock.
+    ///
+    /// Its first attempt is inlined into its callers. The wait is a function of its own, and
+    /// [`contended`](crate::parts::counted::contended) counts it. The deadline is a reference, because an `Option` of a
+    /// deadline would be stored before the first attempt.
     ///
     /// # Safety
     /// The [contract](self), 1.
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue);
-
-    /// Acquires the lock, or gives up when the deadline has passed. A free lock is acquired even after the deadline.
-    ///
-    /// # Safety
-    /// The [contract](self), 1.
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut>;
+    unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut>;
 
     /// Releases the lock. After the store that lets another thread in, nothing of the lock is accessed.
     ///
@@ -82,13 +94,11 @@ pub trait RawLock<M: Machine>: 'static {
         chain.hand_over_hand::<M>();
     }
 
-    /// Waits until the calling thread, whose own node [`RawLock::adopt`] has moved, has acquired the lock. From then on
-    /// the node belongs to the lock.
+    /// [`RawLock::lock_adopted`], not counted.
     ///
     /// # Safety
-    /// The [contract](self), 1. The lock has adopted the node, the calling thread queued it, and this is the only call
-    /// for it.
-    unsafe fn lock_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
+    /// That of [`RawLock::lock_adopted`].
+    unsafe fn acquire_adopted(_word: &M::Word, _queue: &Self::Queue, _node: Handle) {
         unreachable!("this lock moves nobody")
     }
 
@@ -97,6 +107,56 @@ pub trait RawLock<M: Machine>: 'static {
     /// # Safety
     /// The [contract](self), 1. The lock is free, and no thread uses it any more, until it is made anew.
     unsafe fn destroy(_word: &M::Word, _queue: &Self::Queue) {}
+
+    /// Acquires the lock if that is possible at once.
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+        // SAFETY: the caller's promise.
+        let taken = unsafe { Self::try_acquire(word, queue) };
+        if taken {
+            M::trace(Self::ACQUIRED);
+        }
+        taken
+    }
+
+    /// Acquires the lock.
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
+        M::trace(Self::ACQUIRED); // Before, so that nothing is left to do afterwards.
+        // SAFETY: the caller's promise. Without a deadline it cannot time out.
+        let _ = unsafe { Self::acquire(word, queue, None) };
+    }
+
+    /// Acquires the lock, or gives up when the deadline has passed. A free lock is acquired even after the deadline.
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::acquire(word, queue, Some(&until)) }?;
+        M::trace(Self::ACQUIRED);
+        Ok(())
+    }
+
+    /// Waits until the calling thread, whose own node [`RawLock::adopt`] has moved, has acquired the lock. From then on
+    /// the node belongs to the lock.
+    ///
+    /// # Safety
+    /// The [contract](self), 1. The lock has adopted the node, the calling thread queued it, and this is the only call
+    /// for it.
+    #[inline]
+    unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, node: Handle) {
+        M::trace(Self::ACQUIRED);
+        // SAFETY: the caller's promise.
+        unsafe { Self::acquire_adopted(word, queue, node) }
+    }
 }
 
 /// A lock whose state is its queue alone, so that it can stand inside another lock.
@@ -181,8 +241,8 @@ impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
     }
 }
 
-/// Defines functions of a [`RawLock<$m>`](RawLock) that do what those of
-/// the lock `$lock` do: for a lock that differs from another one in few functions, such as a seeded bug.
+/// Defines functions of a [`RawLock<$m>`](RawLock), of those that a lock defines, that do what those of the lock
+/// `$lock` do: for a lock that differs from another one in few functions, such as a seeded bug.
 #[macro_export]
 macro_rules! same_as {
     ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_as!(@ $name $m, $lock);)* };
@@ -191,10 +251,9 @@ macro_rules! same_as {
             <$lock as $crate::parts::raw::RawLock<$m>>::new_queue()
         }
     };
-    (@ try_lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, try_lock() -> bool); };
-    (@ lock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, lock() -> ()); };
-    (@ lock_until $m:ty, $lock:ty) => {
-        $crate::same_as!(@@ $m, $lock, RawLock, lock_until(until: $crate::machine::Deadline)
+    (@ try_acquire $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, try_acquire() -> bool); };
+    (@ acquire $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, acquire(until: Option<&$crate::machine::Deadline>)
             -> Result<(), $crate::machine::TimedOut>);
     };
     (@ unlock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, unlock() -> ()); };
@@ -202,8 +261,8 @@ macro_rules! same_as {
     (@ adopt $m:ty, $lock:ty) => {
         $crate::same_as!(@@ $m, $lock, RawLock, adopt(chain: $crate::parts::adoption::Chain) -> ());
     };
-    (@ lock_adopted $m:ty, $lock:ty) => {
-        $crate::same_as!(@@ $m, $lock, RawLock, lock_adopted(node: $crate::machine::Handle) -> ());
+    (@ acquire_adopted $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, acquire_adopted(node: $crate::machine::Handle) -> ());
     };
     (@ destroy $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, destroy() -> ()); };
     (@@ $m:ty, $lock:ty, RawLock, $name:ident($($arg:ident: $type:ty)?) -> $result:ty) => {

@@ -56,6 +56,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Unparked, Word};
+use crate::parts::counted::{park, wake};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 const WRITER: u32 = 1;
@@ -119,7 +120,7 @@ impl<M: Machine> FutexRwState<M> {
             let left = if seen & WRITER != 0 { seen & !WRITER } else { seen.wrapping_sub(READER) };
             let new = if is_free(left) { 0 } else { left };
             match self.count.compare_exchange(seen, new, Release, Relaxed) {
-                Ok(_) if left != new => return wake::<M>(address, left),
+                Ok(_) if left != new => return wake_waiters::<M>(address, left),
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
@@ -138,8 +139,7 @@ impl<M: Machine> FutexRwState<M> {
             if self.admits(seen, how) {
                 continue;
             }
-            M::trace(Event::Park);
-            if M::park(&self.count, seen, until) == Unparked::TimedOut {
+            if park::<M>(&self.count, seen, until) == Unparked::TimedOut {
                 return self.admit_reader(how).map_err(|_| timed_out::<M>());
             }
         }
@@ -157,8 +157,7 @@ impl<M: Machine> FutexRwState<M> {
                 return Err(timed_out::<M>());
             }
             if !is_free(seen) {
-                M::trace(Event::Park);
-                late = M::park(&self.count, seen, until) == Unparked::TimedOut;
+                late = park::<M>(&self.count, seen, until) == Unparked::TimedOut;
             }
         }
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
@@ -170,7 +169,7 @@ impl<M: Machine> FutexRwState<M> {
     fn stop_waiting(&self) {
         self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
         let seen = self.count.fetch_and(!(WAITING | ASLEEP), AcqRel);
-        wake::<M>(&raw const self.count, seen | ASLEEP);
+        wake_waiters::<M>(&raw const self.count, seen | ASLEEP);
     }
 }
 
@@ -181,9 +180,8 @@ fn is_free(count: u32) -> bool {
 
 /// Wakes the threads that the flags stood for.
 #[cold]
-fn wake<M: Machine>(address: *const M::Word, flags: u32) {
-    M::trace(Event::Wake);
-    M::wake(address, if flags & ASLEEP != 0 { u32::MAX } else { 1 });
+fn wake_waiters<M: Machine>(address: *const M::Word, flags: u32) {
+    wake::<M>(address, if flags & ASLEEP != 0 { u32::MAX } else { 1 });
 }
 
 fn timed_out<M: Machine>() -> Refusal {

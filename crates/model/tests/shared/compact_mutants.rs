@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Handle, Machine, Patience, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word as _};
 use flashlock_locks::mutex::malthusian::LifoCr;
 use flashlock_locks::mutex::malthusian::lifo_cr::{HELD, LifoQueue};
 use flashlock_locks::mutex::spin::Hbo;
@@ -63,7 +63,7 @@ impl LifoBug for LosesThoseBetween {
 impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     type Queue = LifoQueue<M>;
 
-    flashlock_locks::same_as!(M, SoundLifo: new_queue try_lock lock lock_until is_locked adopt lock_adopted);
+    flashlock_locks::same_as!(M, SoundLifo: new_queue try_acquire acquire is_locked adopt acquire_adopted);
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
@@ -80,11 +80,16 @@ pub(crate) struct HboByStore;
 impl<M: Machine> RawLock<M> for HboByStore {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Hbo: try_lock lock_until unlock is_locked);
+    flashlock_locks::same_as!(M, Hbo: try_acquire unlock is_locked);
 
     fn new_queue() {}
-    unsafe fn lock(word: &M::Word, _: &()) {
+    unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if until.is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { <Hbo as RawLock<M>>::acquire(word, queue, until) };
+        }
         M::spin_until(word, Acquire, Patience::Forever, |holder| holder == 0);
         word.store(M::numa_node() + 1, Release);
+        Ok(())
     }
 }

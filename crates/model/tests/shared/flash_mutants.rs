@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Deadline, Machine, Memory, TimedOut, Waiting as _, Word as _};
+use flashlock_locks::machine::{Machine, Memory, Waiting as _, Word as _};
 use flashlock_locks::mutex::flash::state::{
     GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
 };
@@ -263,16 +263,8 @@ impl<const B: u8> MutantFlash<B> {
 impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     type Queue = FlashQueue<Model<C>>;
 
-    flashlock_locks::same_as!(Model<C>, Flash: new_queue try_lock lock lock_adopted);
+    flashlock_locks::same_as!(Model<C>, Flash: new_queue try_acquire acquire acquire_adopted);
 
-    unsafe fn lock_until(
-        word: &<Model<C> as Memory>::Word,
-        queue: &Self::Queue,
-        until: Deadline,
-    ) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
-        unsafe { <Flash as RawLock<Model<C>>>::lock_until(word, queue, until) }
-    }
     unsafe fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);
         let mut slept = false;

@@ -30,9 +30,9 @@ pub(crate) trait FutexBug: 'static {
         // SAFETY: the caller's promise.
         unsafe { <Futex as RawLock<M>>::adopt(word, &(), chain) };
     }
-    fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
+    fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
         // SAFETY: the caller's promise.
-        unsafe { <Futex as RawLock<M>>::lock_adopted(word, &(), me) };
+        unsafe { <Futex as RawLock<M>>::acquire_adopted(word, &(), me) };
     }
 }
 
@@ -69,17 +69,20 @@ impl FutexBug for SleepsForAWhile {
 impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Futex: lock_until);
-
     fn new_queue() {}
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
-    unsafe fn lock(word: &M::Word, queue: &()) {
+    unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if until.is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { <Futex as RawLock<M>>::acquire(word, queue, until) };
+        }
         // SAFETY: the caller's promise.
-        if !unsafe { <Self as RawLock<M>>::try_lock(word, queue) } {
+        if !unsafe { <Self as RawLock<M>>::try_acquire(word, queue) } {
             B::lock_slow::<M>(word);
         }
+        Ok(())
     }
     unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
@@ -90,15 +93,15 @@ impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
         B::adopt::<M>(word, chain);
     }
-    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
-        B::lock_adopted::<M>(word, me);
+    unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
+        B::acquire_adopted::<M>(word, me);
     }
 }
 
 /// The first waiter of a broadcast acquires with 1: those who were moved to the word are forgotten.
 pub(crate) struct MovedForgets;
 impl FutexBug for MovedForgets {
-    fn lock_adopted<M: Machine>(word: &M::Word, me: Handle) {
+    fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
         // SAFETY: the caller's promise.
         unsafe { <Futex as RawLock<M>>::lock(word, &()) };
         M::give_node(me);
@@ -218,7 +221,7 @@ impl<const B: u8> MutantMcs<B> {
         }
     }
 
-    fn acquire<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn join<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         if queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
@@ -266,14 +269,11 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
 
     flashlock_locks::same_as!(M, Mcs<Park>: new_queue);
 
-    unsafe fn try_lock(_: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn try_acquire(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
-    unsafe fn lock(_: &M::Word, queue: &Self::Queue) {
-        let _ = Self::acquire::<M>(queue, None);
-    }
-    unsafe fn lock_until(_: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        Self::acquire(queue, Some(until))
+    unsafe fn acquire(_: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        Self::join(queue, until.copied())
     }
     unsafe fn unlock(_: &M::Word, queue: &Self::Queue) {
         if queue.tail.compare_exchange(1, 0, Release, Relaxed).is_err() {
@@ -297,7 +297,7 @@ pub(crate) trait ShflBug: 'static {
 impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
-    flashlock_locks::same_as!(M, Sound: try_lock lock lock_until adopt lock_adopted);
+    flashlock_locks::same_as!(M, Sound: try_acquire acquire adopt acquire_adopted);
 
     fn new_queue() -> Self::Queue {
         ShflQueue::new()

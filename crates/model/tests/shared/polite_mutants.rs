@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use flashlock_locks::machine::{Machine, Patience, Word as _};
+use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
 use flashlock_locks::mutex::spin::Polite;
 use flashlock_locks::parts::raw::RawLock;
 
@@ -11,7 +11,7 @@ const HELD: u32 = 1 << 31;
 const CLAIMED: u32 = 1 << 30;
 
 pub(crate) trait PoliteBug: 'static {
-    fn lock<M: Machine>(word: &M::Word) {
+    fn acquire<M: Machine>(word: &M::Word) {
         // SAFETY: the caller's promise.
         unsafe { <Polite as RawLock<M>>::lock(word, &()) };
     }
@@ -26,11 +26,16 @@ pub(crate) struct MutantPolite<B>(PhantomData<B>);
 impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Polite: try_lock lock_until is_locked);
+    flashlock_locks::same_as!(M, Polite: try_acquire is_locked);
 
     fn new_queue() {}
-    unsafe fn lock(word: &M::Word, _: &()) {
-        B::lock::<M>(word);
+    unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if until.is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { <Polite as RawLock<M>>::acquire(word, queue, until) };
+        }
+        B::acquire::<M>(word);
+        Ok(())
     }
     unsafe fn unlock(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
@@ -57,7 +62,7 @@ fn poll_and_claim<M: Machine>(word: &M::Word, stake: impl FnOnce(u32)) {
 /// A claim is stored, and not exchanged for what was seen: the lock may have been released meanwhile.
 pub(crate) struct ClaimsByStore;
 impl PoliteBug for ClaimsByStore {
-    fn lock<M: Machine>(word: &M::Word) {
+    fn acquire<M: Machine>(word: &M::Word) {
         poll_and_claim::<M>(word, |_| word.store(HELD | CLAIMED, Relaxed));
     }
 }
@@ -65,7 +70,7 @@ impl PoliteBug for ClaimsByStore {
 /// A claimant takes the lock without a look at whether it is held.
 pub(crate) struct TakesWhatIsHeld;
 impl PoliteBug for TakesWhatIsHeld {
-    fn lock<M: Machine>(word: &M::Word) {
+    fn acquire<M: Machine>(word: &M::Word) {
         let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
         if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {
             word.swap(HELD, Acquire);
@@ -76,7 +81,7 @@ impl PoliteBug for TakesWhatIsHeld {
 /// The release leaves the lock held if it was claimed.
 pub(crate) struct LeavesItHeld;
 impl PoliteBug for LeavesItHeld {
-    fn lock<M: Machine>(word: &M::Word) {
+    fn acquire<M: Machine>(word: &M::Word) {
         poll_and_claim::<M>(word, |seen| {
             let _ = word.compare_exchange(seen, seen | CLAIMED, Relaxed, Relaxed);
         });

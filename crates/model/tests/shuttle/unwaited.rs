@@ -139,9 +139,9 @@ const LOSES_A_NODE: u8 = 2;
 impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     type Queue = CullingQueue<M>;
 
-    flashlock_locks::same_as!(M, Mcs<Park>: new_queue lock lock_until is_locked);
+    flashlock_locks::same_as!(M, Mcs<Park>: new_queue acquire is_locked);
 
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
+    unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
         match B {
             // SAFETY: the caller's promise.
             TRIES_BY_A_LOOK if unsafe { <Mcs<Park> as RawLock<M>>::is_locked(word, queue) } => return false,
@@ -149,7 +149,7 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
             TRIES_BY_A_LOOK => unsafe { <Mcs<Park> as RawLock<M>>::lock(word, queue) },
             _ => {
                 // SAFETY: the caller's promise.
-                let taken = unsafe { <Mcs<Park> as RawLock<M>>::try_lock(word, queue) };
+                let taken = unsafe { <Mcs<Park> as RawLock<M>>::try_acquire(word, queue) };
                 if B == LOSES_A_NODE && !taken {
                     M::take_node().node::<M>().prepare(state::WAITING);
                 }
@@ -177,7 +177,7 @@ struct KeepsNodes;
 impl<M: Machine> RawLock<M> for KeepsNodes {
     type Queue = ClhQueue<M>;
 
-    flashlock_locks::same_as!(M, Clh<Park>: new_queue try_lock lock lock_until unlock is_locked);
+    flashlock_locks::same_as!(M, Clh<Park>: new_queue try_acquire acquire unlock is_locked);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use flashlock_locks::machine::{Deadline, TimedOut};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::{Sim, Word, compute};
 
@@ -11,12 +12,17 @@ pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
 impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
     type Queue = L::Queue;
 
-    flashlock_locks::same_as!(Sim, L: new_queue try_lock lock_until unlock is_locked);
+    flashlock_locks::same_as!(Sim, L: new_queue try_acquire unlock is_locked);
 
-    unsafe fn lock(word: &Word, queue: &L::Queue) {
-        // SAFETY: as above.
-        while !unsafe { L::try_lock(word, queue) } {
+    unsafe fn acquire(word: &Word, queue: &L::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if until.is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { L::acquire(word, queue, until) };
+        }
+        // SAFETY: the caller's promise.
+        while !unsafe { L::try_acquire(word, queue) } {
             compute(f64::from(NS));
         }
+        Ok(())
     }
 }

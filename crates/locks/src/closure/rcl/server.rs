@@ -11,8 +11,8 @@ use super::names::{EACH, Names, words};
 use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, RUN, Request, Slot};
 use super::turn::Worker;
 use super::word::{self, Lock, is_held, server_of};
-use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::wait::WaitPolicy;
 
 /// Values of [`Head::sleep`].
@@ -176,8 +176,7 @@ impl<'m, M: Machine> Server<'m, M> {
     fn wake(&self) {
         let sleep = &self.head.front.sleep;
         if sleep.compare_exchange(ASLEEP, AWAKE, Release, Relaxed).is_ok() {
-            M::trace(Event::Wake);
-            M::wake(&raw const *sleep, 1);
+            wake::<M>(&raw const *sleep, 1);
         }
     }
 
@@ -341,8 +340,7 @@ impl<'m, M: Machine> Server<'m, M> {
             return;
         }
         roster.idles();
-        M::trace(Event::Park);
-        M::park(sleep, ASLEEP, None);
+        park::<M>(sleep, ASLEEP, None);
         // After a spurious wake-up it looks again, too.
         sleep.swap(AWAKE, AcqRel);
         roster.works();

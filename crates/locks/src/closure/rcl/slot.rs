@@ -13,8 +13,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::word::Lock;
-use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::wait::{STAY, WaitPolicy};
 
 /// No request, or the request was done.
@@ -113,8 +113,7 @@ impl<M: Machine> Slot<M> {
         self.code.store(what, Release);
         M::light_fence();
         if self.asleep.load(Relaxed) != 0 {
-            M::trace(Event::Wake);
-            M::wake(&raw const self.code, 1);
+            wake::<M>(&raw const self.code, 1);
         }
     }
 
@@ -153,8 +152,7 @@ impl<M: Machine> Slot<M> {
                 self.asleep.store(0, Relaxed);
                 return seen;
             }
-            M::trace(Event::Park);
-            M::park(&self.code, seen, None);
+            park::<M>(&self.code, seen, None);
         }
     }
 }

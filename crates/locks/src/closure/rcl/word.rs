@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::client::Roster;
 use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::wait::WaitPolicy;
 
 const FREE: u32 = 0;
@@ -111,8 +112,7 @@ impl<M: Machine> Lock<M> {
             };
             let waited = of(0, WAITED);
             if seen == waited || self.word.compare_exchange(seen, waited, Relaxed, Relaxed).is_ok() {
-                M::trace(Event::Park);
-                M::park(&self.word, waited, None);
+                park::<M>(&self.word, waited, None);
             }
         }
     }
@@ -134,8 +134,7 @@ impl<M: Machine> Lock<M> {
         let address = &raw const self.word;
         if server == 0 {
             if self.word.swap(of(0, FREE), Release) == of(0, WAITED) {
-                M::trace(Event::Wake);
-                M::wake(address, 1);
+                wake::<M>(address, 1);
             }
             return;
         }

@@ -5,13 +5,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::mutex::flash::arrival::{Place, Polled, Role};
 use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
 use crate::mutex::flash::sleeper::stay_away;
 use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_resigning};
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
+use crate::parts::counted::{park, wake};
 
 impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
@@ -96,8 +96,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             state = self.state();
         }
-        M::trace(Event::Park);
-        let unparked = match M::park(self.word, AWAITED, until) {
+        let unparked = match park::<M>(self.word, AWAITED, until) {
             Unparked::TimedOut if !M::is_there(self.word) => Unparked::Gone,
             unparked => unparked,
         };
@@ -136,8 +135,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             if left & TRANSIT != 0 {
                 let calls = self.call();
-                M::trace(Event::Wake);
-                M::wake(calls, 1);
+                wake::<M>(calls, 1);
             }
             debug_assert!(left & TRANSIT != 0 || left & HEAD == 0);
             return Err(TimedOut);

@@ -148,9 +148,9 @@ pub mod stay;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::counted::{contended, wake};
 use crate::parts::raw::RawLock;
 use state::{HEAD, Lock, SLEEPER, TRANSIT, is_full, turn};
 
@@ -188,17 +188,13 @@ impl Flash {
 
     #[cold]
     fn lock_slow<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        lock.settle();
-        let ended = if head::is_late::<M>(until) {
-            if lock.take(arrival::Role::Arrival) { Ok(()) } else { Err(TimedOut) }
-        } else if lock.arrive(until) {
-            Ok(())
-        } else {
-            lock.queue_up(until)
-        };
-        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+        contended::<M>(|| {
+            lock.settle();
+            if head::is_late::<M>(until) {
+                return if lock.take(arrival::Role::Arrival) { Ok(()) } else { Err(TimedOut) };
+            }
+            if lock.arrive(until) { Ok(()) } else { lock.queue_up(until) }
+        })
     }
 
     /// Takes a lock that was granted to a head that does not run, or that a forked child does not have.
@@ -219,7 +215,7 @@ impl Flash {
     #[cold]
     #[inline(never)]
     fn wake<M: Machine>(word: *const M::Word) {
-        release::wake::<M>(word);
+        wake::<M>(word, 1);
     }
 }
 
@@ -243,29 +239,20 @@ impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, queue: &FlashQueue<M>) -> bool {
-        let taken = try_take::<M>(word, queue)
-            || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue));
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, queue: &FlashQueue<M>) -> bool {
+        try_take::<M>(word, queue)
+            || (queue.state.load(Relaxed) & state::GRANT != 0 && Self::try_granted::<M>(word, queue))
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, queue: &FlashQueue<M>) {
-        M::trace(Event::Acquire);
-        if !try_take::<M>(word, queue) {
-            Self::lock_contended::<M>(word, queue);
+    unsafe fn acquire(word: &M::Word, queue: &FlashQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if try_take::<M>(word, queue) {
+            return Ok(());
         }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, queue: &FlashQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word, queue) {
-            Self::lock_slow(&Lock { word, queue }, Some(until))?;
+        if until.is_some() {
+            return Self::lock_slow(&Lock { word, queue }, until.copied());
         }
-        M::trace(Event::Acquire);
+        Self::lock_contended::<M>(word, queue);
         Ok(())
     }
 
@@ -310,12 +297,10 @@ impl<M: Machine> RawLock<M> for Flash {
             M::requeue(follower, calls);
         });
         chain.park_first::<M>(claim);
-        M::trace(Event::Wake);
-        M::wake(calls, if had_head { 1 } else { 2 });
+        wake::<M>(calls, if had_head { 1 } else { 2 });
     }
 
-    unsafe fn lock_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {
         M::give_node(me);
         // Without a deadline it cannot time out.
         let _ = Lock { word, queue }.sleep_on();

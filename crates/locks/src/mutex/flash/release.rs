@@ -10,18 +10,13 @@ use crate::machine::{Machine, Word};
 use crate::mutex::flash::evidence::LOOK_EVERY;
 use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
 use crate::mutex::flash::{FREE, HELD, SLEEPERS};
+use crate::parts::counted::wake;
 
 /// Whether a release has more to do than to free the word. All of that is for a head, or for the next head.
 #[inline(always)]
 pub(super) fn is_special(state: u32, turn: u32) -> bool {
     state & (PASS | TRANSIT | HANDOFF | SLEEPS | TIMED) != 0
         || (state & HEAD != 0 && turn::is_multiple(turn, LOOK_EVERY))
-}
-
-/// Wakes a thread that sleeps on the word, or one sleeper.
-pub(super) fn wake<M: Machine>(address: *const M::Word) {
-    M::trace(Event::Wake);
-    M::wake(address, 1);
 }
 
 impl<M: Machine> Lock<'_, M> {
@@ -53,10 +48,10 @@ impl<M: Machine> Lock<'_, M> {
         let awaited = self.word.hand_back(FREE, HELD, Release);
         // The lock's memory may be freed now; from here on only addresses are used.
         if awaited {
-            wake::<M>(word);
+            wake::<M>(word, 1);
         }
         if let Some(calls) = called {
-            wake::<M>(calls);
+            wake::<M>(calls, 1);
         }
         if makes_way {
             M::offer();
@@ -85,8 +80,7 @@ impl<M: Machine> Lock<'_, M> {
         }
         M::trace(Event::Grant);
         if *slept {
-            M::trace(Event::Wake);
-            M::wake(word, u32::MAX); // All: others may have slept there before the head.
+            wake::<M>(word, u32::MAX); // All: others may have slept there before the head.
         }
         true
     }

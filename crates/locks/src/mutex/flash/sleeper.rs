@@ -23,7 +23,6 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::mutex::flash::FREE;
 use crate::mutex::flash::arrival::{Place, Role};
@@ -34,6 +33,7 @@ use crate::mutex::flash::state::{
 };
 use crate::mutex::flash::stay::is_same_call;
 use crate::mutex::spin::Futex;
+use crate::parts::counted::park;
 
 impl<M: Machine> Lock<'_, M> {
     /// Becomes the head if there is none, or a sleeper.
@@ -71,8 +71,7 @@ impl<M: Machine> Lock<'_, M> {
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut nap = first_look::<M>(count(self.state()));
         loop {
-            M::trace(Event::Park);
-            let unparked = M::park(&self.queue.calls, calls, Some(M::sooner(nap, until)));
+            let unparked = park::<M>(&self.queue.calls, calls, Some(M::sooner(nap, until)));
             match unparked {
                 Unparked::Woken | Unparked::Changed => {}
                 Unparked::Gone => return stay_away::<M>(until),

@@ -19,11 +19,11 @@
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
 use crate::mutex::flash::arrival::Role;
 use crate::mutex::flash::stay::CALL;
 use crate::mutex::flash::{AWAITED, FREE, FlashQueue, HELD, SLEEPERS};
+use crate::parts::counted::wake;
 
 /// There is a head, or the place is being passed on.
 pub const HEAD: u32 = 1;
@@ -187,8 +187,7 @@ impl<M: Machine> Lock<'_, M> {
                 && seen & GRANT != 0
                 && self.word.hand_back(FREE, HELD, Relaxed)
             {
-                M::trace(Event::Wake);
-                M::wake(self.word, 1);
+                wake::<M>(self.word, 1);
             }
         }
     }

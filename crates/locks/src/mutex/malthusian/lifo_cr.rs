@@ -66,6 +66,7 @@ use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::counted::contended;
 use crate::parts::policy::one_in;
 use crate::parts::raw::RawLock;
 use crate::parts::wait::left::{self, LeftBehind};
@@ -89,6 +90,12 @@ impl<M: Machine> LifoQueue<M> {
     /// Nodes of waiters that gave up.
     pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.top)
+    }
+
+    /// 0 -> HELD
+    #[inline(always)]
+    fn try_take(&self) -> bool {
+        self.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
     /// The waiter below this one in the stack.
@@ -194,11 +201,13 @@ impl<M: Machine> LifoQueue<M> {
 impl<W: WaitPolicy> LifoCr<W> {
     #[cold]
     fn lock_slow<M: Machine>(queue: &LifoQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let take = || queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if let Some(ended) = queue.left().keep_out(until, take) {
-            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+        contended::<M>(|| Self::wait(queue, until))
+    }
+
+    /// Acquires a lock that was held.
+    fn wait<M: Machine>(queue: &LifoQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
+            return ended;
         }
         let me = M::take_node();
         let node = me.node::<M>();
@@ -206,20 +215,16 @@ impl<W: WaitPolicy> LifoCr<W> {
         loop {
             let seen = queue.top.load(Relaxed);
             if seen == FREE {
-                if take() {
+                if queue.try_take() {
                     break;
                 }
             } else if queue.try_push(seen, me, me) {
-                if let Err(timed_out) = wait::turn::<M, W>(node, until, queue.left()) {
-                    // The node belongs to the stack now (invariant 3).
-                    M::trace(Event::TimedOut);
-                    return Err(timed_out);
-                }
+                // If it gives up, the node belongs to the stack (invariant 3).
+                wait::turn::<M, W>(node, until, queue.left())?;
                 break;
             }
         }
         M::give_node(me);
-        M::waited(stamp);
         Ok(())
     }
 }
@@ -231,32 +236,14 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         LifoQueue { top: M::Word::new(FREE) }
     }
 
-    /// 0 -> HELD
     #[inline]
-    unsafe fn try_lock(_: &M::Word, queue: &LifoQueue<M>) -> bool {
-        let taken = queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(_: &M::Word, queue: &LifoQueue<M>) -> bool {
+        queue.try_take()
     }
 
     #[inline]
-    unsafe fn lock(_: &M::Word, queue: &LifoQueue<M>) {
-        M::trace(Event::Acquire);
-        if queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow(queue, None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(_: &M::Word, queue: &LifoQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        if queue.top.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            Self::lock_slow(queue, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+    unsafe fn acquire(_: &M::Word, queue: &LifoQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if queue.try_take() { Ok(()) } else { Self::lock_slow(queue, until.copied()) }
     }
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
@@ -295,8 +282,7 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
         }
     }
 
-    unsafe fn lock_adopted(_: &M::Word, queue: &LifoQueue<M>, me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(_: &M::Word, queue: &LifoQueue<M>, me: Handle) {
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
         M::give_node(me);

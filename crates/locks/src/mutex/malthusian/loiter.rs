@@ -115,6 +115,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Tunables, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::raw::{Inner, RawLock};
 use crate::parts::settle::settle;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
@@ -282,8 +283,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             }
             let said = seen | wants;
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
-                M::trace(Event::Park);
-                M::park(self.word, said, if left == 0 { until } else { Some(M::sooner(left, until)) });
+                park::<M>(self.word, said, if left == 0 { until } else { Some(M::sooner(left, until)) });
             }
         }
     }
@@ -306,14 +306,13 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn lock_slow<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let stamp = M::stamp();
         self.settle();
-        // The inner lock counts acquisitions and its own time-outs. It counts an acquisition as contended if it finds
-        // the lock held.
+        // The inner lock counts its own time-outs. It counts an acquisition as contended if it finds the lock held.
         if self.arrive() {
-            M::trace(Event::Acquire);
             M::trace(Event::Contended);
         } else {
             self.enter(until)?;
             if let Err(timed_out) = self.stand_by::<W>(until) {
+                M::trace(Event::Acquire); // Of the inner lock.
                 M::trace(Event::TimedOut);
                 // SAFETY: `enter` has acquired it for this thread (see `Lock`).
                 unsafe { I::unlock(self.word, &self.queue.inner) };
@@ -328,17 +327,11 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         let inner = &self.queue.inner;
         // SAFETY: see `Lock`.
         unsafe {
-            if I::try_lock(self.word, inner) {
+            if I::try_acquire(self.word, inner) {
                 M::trace(Event::Contended);
                 return Ok(());
             }
-            match until {
-                Some(deadline) => I::lock_until(self.word, inner, deadline),
-                None => {
-                    I::lock(self.word, inner);
-                    Ok(())
-                }
-            }
+            I::acquire(self.word, inner, until.as_ref())
         }
     }
 
@@ -371,8 +364,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
 
     fn wake_if(&self, sleeps: bool) {
         if sleeps {
-            M::trace(Event::Wake);
-            M::wake(&raw const *self.word, 1);
+            wake::<M>(&raw const *self.word, 1);
         }
     }
 }
@@ -398,31 +390,13 @@ impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
 
     /// free -> HELD, whatever flags the standby thread has set.
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &Self::Queue) -> bool {
-        let taken = try_take::<M>(word) || try_barge::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, _: &Self::Queue) -> bool {
+        try_take::<M>(word) || try_barge::<M>(word)
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        if try_take::<M>(word) {
-            M::trace(Event::Acquire);
-        } else {
-            // Without a deadline it cannot time out.
-            let _ = Lock::<M, I> { word, queue }.lock_slow::<W>(None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        if try_take::<M>(word) {
-            M::trace(Event::Acquire);
-            return Ok(());
-        }
-        Lock::<M, I> { word, queue }.lock_slow::<W>(Some(until))
+    unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if try_take::<M>(word) { Ok(()) } else { Lock::<M, I> { word, queue }.lock_slow::<W>(until.copied()) }
     }
 
     /// HELD -> 0, if no other bit is set. Does nothing if the lock is free.

@@ -65,9 +65,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::parts::counted::{contended, park};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
 use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, notify};
@@ -156,10 +156,7 @@ impl<M: Machine> ClhQueue<M> {
         let me = Self::new_node();
         let previous = Handle::from_word(self.tail.swap(me.word(), AcqRel));
         if previous.is_some_and(|previous| previous.node::<M>().state.load(Acquire) != RELEASED) {
-            M::trace(Event::Contended);
-            let stamp = M::stamp();
-            self.wait_behind::<W>(me, previous, until).inspect_err(|_| M::trace(Event::TimedOut))?;
-            M::waited(stamp);
+            contended::<M>(|| self.wait_behind::<W>(me, previous, until))?;
         } else {
             self.wait_behind::<W>(me, previous, None)?;
         }
@@ -243,8 +240,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
                 }
             }
             state::PARKED => {
-                M::trace(Event::Park);
-                M::park(&node.state, state::PARKED, until);
+                park::<M>(&node.state, state::PARKED, until);
             }
             // WAITING -> PARKED. If it fails, the predecessor has just released or given up.
             _ if W::PARKS => drop(node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed)),
@@ -262,29 +258,15 @@ impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     }
 
     #[inline]
-    unsafe fn try_lock(_: &M::Word, queue: &ClhQueue<M>) -> bool {
+    unsafe fn try_acquire(_: &M::Word, queue: &ClhQueue<M>) -> bool {
         queue.settle();
-        let taken = queue.try_join::<W>(queue.tail.load(Acquire));
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+        queue.try_join::<W>(queue.tail.load(Acquire))
     }
 
     #[inline]
-    unsafe fn lock(_: &M::Word, queue: &ClhQueue<M>) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire(_: &M::Word, queue: &ClhQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
         queue.settle();
-        // Without a deadline it cannot time out.
-        let _ = queue.join::<W>(None);
-    }
-
-    #[inline]
-    unsafe fn lock_until(_: &M::Word, queue: &ClhQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        queue.settle();
-        queue.join::<W>(Some(until))?;
-        M::trace(Event::Acquire);
-        Ok(())
+        queue.join::<W>(until.copied())
     }
 
     /// Does nothing if the lock is free.

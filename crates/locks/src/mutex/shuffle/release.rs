@@ -16,6 +16,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Machine, Word};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::parts::counted;
 use crate::parts::queue::link::handle_in;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
 
@@ -130,8 +131,7 @@ impl<M: Machine> Lock<'_, M> {
         M::trace(Event::Grant);
         note_awake::<M>(waiter);
         if before == SLEEPERS {
-            M::trace(Event::Wake);
-            M::wake(word, u32::MAX);
+            counted::wake::<M>(word, u32::MAX);
         }
         true
     }
@@ -152,8 +152,7 @@ impl<M: Machine> Lock<'_, M> {
 #[cold]
 #[inline(never)]
 fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
-    M::trace(Event::Wake);
-    M::wake(word, u32::MAX)
+    counted::wake::<M>(word, u32::MAX)
 }
 
 /// The release passes this head over. Returns whether it should look whether the head runs. Only the holder calls this.
@@ -194,8 +193,7 @@ pub(super) fn record_stall<M: Machine>(micros: u32) {
 
 /// Wakes a waiter that has just been made head.
 pub(crate) fn wake<M: Machine>(waiter: Handle) {
-    M::trace(Event::Wake);
-    if M::unpark(waiter.node::<M>()) == 0 {
+    if counted::unpark::<M>(waiter.node::<M>()) == 0 {
         // It does not sleep where it should: it is about to see its new state, or it is frozen.
         rouse::<M>(waiter);
     }

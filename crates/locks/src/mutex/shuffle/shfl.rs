@@ -105,6 +105,7 @@ use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::head::Contended;
 use crate::mutex::shuffle::turn::Turn;
 use crate::parts::adoption::Chain;
+use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::raw::RawLock;
 use crate::parts::shuffle::front::{ARRIVAL, GRANTED, ShflQueue, named, naming, start_clock};
@@ -149,22 +150,24 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
 
     #[cold]
     fn lock_slow<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
+        contended::<M>(|| Self::wait(lock, until))
+    }
+
+    /// Acquires a lock that was held.
+    fn wait<M: Machine>(lock: &Lock<'_, M>, until: Option<Deadline>) -> Result<(), TimedOut> {
         if W::SPINS && lock.arrive() {
             if named(lock.queue.head.load(Relaxed)).is_some() {
                 M::trace(Event::Steal);
             }
-            M::waited(stamp);
             return Ok(());
         }
         let take = || try_take::<M>(lock.word) || Self::try_stale(lock);
         if let Some(ended) = lock.queue.left().keep_out(until, take) {
-            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+            return ended;
         }
         let me = M::take_node();
         let turn = Self::line_up(lock, me, until);
-        Self::finish(lock, me, turn, until).inspect(|()| M::waited(stamp))
+        Self::finish(lock, me, turn, until)
     }
 
     /// Joins the queue and waits in it.
@@ -200,10 +203,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
             };
             match contended {
                 Contended::Won => return Ok(()),
-                Contended::TimedOut => {
-                    M::trace(Event::TimedOut);
-                    return Err(TimedOut);
-                }
+                Contended::TimedOut => return Err(TimedOut),
                 Contended::Evicted => turn = Self::line_up(lock, me, until),
             }
         }
@@ -230,29 +230,19 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, queue: &ShflQueue<M>) -> bool {
-        let taken =
-            try_take::<M>(word) || (queue.head.load(Relaxed) & GRANTED != 0 && Self::try_stale(&Lock { word, queue }));
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, queue: &ShflQueue<M>) -> bool {
+        try_take::<M>(word) || (queue.head.load(Relaxed) & GRANTED != 0 && Self::try_stale(&Lock { word, queue }))
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, queue: &ShflQueue<M>) {
-        M::trace(Event::Acquire);
-        if !try_take::<M>(word) {
-            Self::lock_contended::<M>(word, queue);
+    unsafe fn acquire(word: &M::Word, queue: &ShflQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if try_take::<M>(word) {
+            return Ok(());
         }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word) {
-            Self::lock_slow(&Lock { word, queue }, Some(until))?;
+        if until.is_some() {
+            return Self::lock_slow(&Lock { word, queue }, until.copied());
         }
-        M::trace(Event::Acquire);
+        Self::lock_contended::<M>(word, queue);
         Ok(())
     }
 
@@ -289,8 +279,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         M::unpark(last.node::<M>());
     }
 
-    unsafe fn lock_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         let lock = Lock { word, queue };
         let turn = lock.wait_turn::<W, P>(me, None, None);
         // Without a deadline it cannot time out.

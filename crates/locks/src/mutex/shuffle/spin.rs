@@ -78,10 +78,10 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::mutex::shuffle::turn::{Turn, WALK_EVERY};
+use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::raw::RawLock;
 use crate::parts::shuffle::front::{GRANTED as RESERVED, ShflQueue, named, naming, start_clock, waited};
@@ -134,14 +134,10 @@ impl<M: Machine> Lock<'_, M> {
 
     #[cold]
     fn lock_slow<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        self.forget_the_dead();
-        let ended = match self.queue.left().keep_out(until, || self.barge()) {
-            Some(ended) => ended,
-            None => self.line_up::<P>(until),
-        };
-        ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+        contended::<M>(|| {
+            self.forget_the_dead();
+            self.queue.left().keep_out(until, || self.barge()).unwrap_or_else(|| self.line_up::<P>(until))
+        })
     }
 
     /// In a forked child: forgets a head that does not exist there. It leads no queue and reserves nothing.
@@ -225,32 +221,14 @@ impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     }
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &ShflQueue<M>) -> bool {
-        let taken = try_take::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, _: &ShflQueue<M>) -> bool {
+        try_take::<M>(word)
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, queue: &ShflQueue<M>) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire(word: &M::Word, queue: &ShflQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
         let lock = Lock { word, queue };
-        if !lock.barge() {
-            // Without a deadline it cannot time out.
-            let _ = lock.lock_slow::<P>(None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, queue: &ShflQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        let lock = Lock { word, queue };
-        if !lock.barge() {
-            lock.lock_slow::<P>(Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+        if lock.barge() { Ok(()) } else { lock.lock_slow::<P>(until.copied()) }
     }
 
     /// 1 -> 0

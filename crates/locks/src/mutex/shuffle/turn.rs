@@ -5,11 +5,11 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
+use crate::parts::counted::park;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
 use crate::parts::shuffle::shuffler;
@@ -185,8 +185,7 @@ impl<M: Machine> ShflQueue<M> {
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
         while node.state.load(Acquire) == state::PARKED {
-            M::trace(Event::Park);
-            let ended = M::park(&node.state, state::PARKED, Some(M::sooner(*look, until)));
+            let ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
             if matches!(ended, Unparked::Woken | Unparked::Changed) || !trusts || is_noted(node) || late() {
                 break;

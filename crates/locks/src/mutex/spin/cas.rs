@@ -38,7 +38,6 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::parts::raw::RawLock;
 
@@ -59,31 +58,18 @@ impl<M: Machine> RawLock<M> for Cas {
     fn new_queue() {}
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, (): &()) -> bool {
-        let taken = Self::take::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, (): &()) -> bool {
+        Self::take::<M>(word)
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, (): &()) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire(word: &M::Word, (): &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         while !Self::take::<M>(word) {
-            M::pause(1);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, (): &(), until: Deadline) -> Result<(), TimedOut> {
-        while !Self::take::<M>(word) {
-            if M::expired(&until) {
+            if until.is_some_and(M::expired) {
                 return Err(TimedOut);
             }
             M::pause(1);
         }
-        M::trace(Event::Acquire);
         Ok(())
     }
 

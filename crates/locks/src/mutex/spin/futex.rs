@@ -47,9 +47,9 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::mutex::spin::word::{FREE, HELD, OneWord, SLEEPERS, try_take};
+use crate::parts::counted::park;
 
 /// The three-state futex lock.
 pub struct Futex;
@@ -76,8 +76,7 @@ impl Futex {
     /// 0 -> 2, sleeping while it is not 0.
     pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
         while word.swap(SLEEPERS, Acquire) != FREE {
-            M::trace(Event::Park);
-            if M::park(word, SLEEPERS, until) == Unparked::TimedOut {
+            if park::<M>(word, SLEEPERS, until) == Unparked::TimedOut {
                 // The word stays 2, because others may sleep. One last try, in case a release raced the time-out.
                 if word.compare_exchange(FREE, SLEEPERS, Acquire, Relaxed).is_ok() {
                     break;

@@ -45,8 +45,8 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
 
 const FREE: u32 = 0;
@@ -75,11 +75,13 @@ fn here<M: Machine>() -> u32 {
 }
 
 impl Hbo {
-    /// 0 -> mine, with pauses between the attempts.
     #[cold]
     fn lock_slow<M: Machine>(word: &M::Word, mine: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
+        contended::<M>(|| Self::wait::<M>(word, mine, until))
+    }
+
+    /// 0 -> mine, with pauses between the attempts.
+    fn wait<M: Machine>(word: &M::Word, mine: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (mut steps, mut nap) = (0, NAP[0]);
         loop {
             let taken = |holder| {
@@ -94,11 +96,9 @@ impl Hbo {
                 false
             };
             if M::spin_until(word, Relaxed, Patience::Budget, taken).is_some() {
-                M::waited(stamp);
                 return Ok(());
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) {
-                M::trace(Event::TimedOut);
                 return Err(TimedOut);
             }
             M::relax(1 + M::random() % nap);
@@ -113,32 +113,14 @@ impl<M: Machine> RawLock<M> for Hbo {
     fn new_queue() {}
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
-        let taken = try_take::<M>(word, here::<M>());
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
+        try_take::<M>(word, here::<M>())
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire(word: &M::Word, _: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         let mine = here::<M>();
-        if !try_take::<M>(word, mine) {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow::<M>(word, mine, None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        let mine = here::<M>();
-        if !try_take::<M>(word, mine) {
-            Self::lock_slow::<M>(word, mine, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+        if try_take::<M>(word, mine) { Ok(()) } else { Self::lock_slow::<M>(word, mine, until.copied()) }
     }
 
     /// n + 1 -> 0

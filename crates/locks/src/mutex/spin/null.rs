@@ -18,7 +18,6 @@
 //! **Cannot:** exclude any thread. No program can be run under it, and only simulations with a single thread can. The
 //! tests that every lock must pass leave it out.
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::parts::raw::RawLock;
 
@@ -31,19 +30,12 @@ impl<M: Machine> RawLock<M> for Null {
     fn new_queue() {}
 
     #[inline]
-    unsafe fn try_lock(_: &M::Word, (): &()) -> bool {
-        M::trace(Event::Acquire);
+    unsafe fn try_acquire(_: &M::Word, (): &()) -> bool {
         true
     }
 
     #[inline]
-    unsafe fn lock(_: &M::Word, (): &()) {
-        M::trace(Event::Acquire);
-    }
-
-    #[inline]
-    unsafe fn lock_until(_: &M::Word, (): &(), _: Deadline) -> Result<(), TimedOut> {
-        M::trace(Event::Acquire);
+    unsafe fn acquire(_: &M::Word, (): &(), _: Option<&Deadline>) -> Result<(), TimedOut> {
         Ok(())
     }
 

@@ -137,19 +137,18 @@ fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), 
 impl<M: Machine> RawLock<M> for Polite {
     type Queue = ();
 
+    const ACQUIRED: Event = Event::SpinAcquire;
+
     fn new_queue() {}
 
     /// free -> held. Passes over a claim, but leaves it in the word.
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
+    unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
         let mut seen = word.load(Relaxed);
         while !is_held(seen) {
             let claim = if seen & CLAIMED != 0 { seen } else { 0 };
             match word.compare_exchange_between_processes(seen, HELD | claim, Acquire, Relaxed) {
-                Ok(_) => {
-                    M::trace(Event::SpinAcquire);
-                    return true;
-                }
+                Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
@@ -157,21 +156,11 @@ impl<M: Machine> RawLock<M> for Polite {
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::SpinAcquire);
-        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
-            // Without a deadline it cannot time out.
-            let _ = lock_slow::<M>(word, None);
+    unsafe fn acquire(word: &M::Word, _: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        match word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => lock_slow::<M>(word, until.copied()),
         }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed).is_err() {
-            lock_slow::<M>(word, Some(until))?;
-        }
-        M::trace(Event::SpinAcquire);
-        Ok(())
     }
 
     /// held -> free, (held, claimed) -> (free, claimed)

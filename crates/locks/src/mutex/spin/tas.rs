@@ -41,7 +41,7 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `word` CAS in `try_lock` | Acquire | `word.hand_back` in `unlock` | sees what the last section wrote |
+//! | `word` CAS in `try_take` | Acquire | `word.hand_back` in `unlock` | sees what the last section wrote |
 //! | `word.hand_back` in `unlock`, an exchange | Release | the CAS | hands over what this section wrote |
 //! | `word.load` while polling | Relaxed | – | only decides when to try the CAS |
 //!

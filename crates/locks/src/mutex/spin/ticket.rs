@@ -66,8 +66,8 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
 
@@ -232,6 +232,16 @@ pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
     }
 }
 
+impl Ticket {
+    #[cold]
+    fn wait<M: Machine>(numbers: Numbers<'_, M>, mine: u32) -> Result<(), TimedOut> {
+        contended::<M>(|| {
+            numbers.await_turn(mine);
+            Ok(())
+        })
+    }
+}
+
 impl<M: Machine> RawLock<M> for Ticket {
     type Queue = TicketQueue<M>;
 
@@ -241,39 +251,21 @@ impl<M: Machine> RawLock<M> for Ticket {
     }
 
     #[inline]
-    unsafe fn try_lock(_: &M::Word, queue: &TicketQueue<M>) -> bool {
+    unsafe fn try_acquire(_: &M::Word, queue: &TicketQueue<M>) -> bool {
         queue.settle();
-        let taken = queue.numbers().try_draw();
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+        queue.numbers().try_draw()
     }
 
-    #[inline]
-    unsafe fn lock(_: &M::Word, queue: &TicketQueue<M>) {
-        M::trace(Event::Acquire);
+    /// With a deadline, polls, and draws only a number that is being served (departure 2).
+    #[inline(always)]
+    unsafe fn acquire(_: &M::Word, queue: &TicketQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
         queue.settle();
-        let (mine, served) = queue.numbers().draw();
-        if !served {
-            M::trace(Event::Contended);
-            let stamp = M::stamp();
-            queue.numbers().await_turn(mine);
-            M::waited(stamp);
+        let numbers = queue.numbers();
+        if let Some(&until) = until {
+            return if numbers.try_draw() { Ok(()) } else { contended::<M>(|| numbers.poll(until)) };
         }
-    }
-
-    /// Polls; draws only a number that is being served (departure 2).
-    unsafe fn lock_until(_: &M::Word, queue: &TicketQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        queue.settle();
-        if !queue.numbers().try_draw() {
-            M::trace(Event::Contended);
-            let stamp = M::stamp();
-            queue.numbers().poll(until).inspect_err(|_| M::trace(Event::TimedOut))?;
-            M::waited(stamp);
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+        let (mine, served) = numbers.draw();
+        if served { Ok(()) } else { Self::wait::<M>(numbers, mine) }
     }
 
     /// Calls the next number. Does nothing if the lock is free.

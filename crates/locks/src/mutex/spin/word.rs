@@ -5,10 +5,10 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::spin::Futex;
 use crate::parts::adoption::Chain;
+use crate::parts::counted::{contended, wake};
 use crate::parts::raw::RawLock;
 
 /// No thread holds the lock.
@@ -34,17 +34,13 @@ pub(crate) fn try_take<M: Machine>(word: &M::Word) -> bool {
 #[inline(always)]
 pub(crate) fn release<M: Machine>(word: &M::Word) {
     if word.hand_back(FREE, HELD, Release) {
-        M::trace(Event::Wake);
-        M::wake(word, 1);
+        wake::<M>(word, 1);
     }
 }
 
 #[cold]
 fn lock_slow<L: OneWord, M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-    M::trace(Event::Contended);
-    let stamp = M::stamp();
-    let ended = L::wait::<M>(word, until);
-    ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    contended::<M>(|| L::wait::<M>(word, until))
 }
 
 impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
@@ -55,30 +51,13 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     fn new_queue() {}
 
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
-        let taken = try_take::<M>(word);
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
+        try_take::<M>(word)
     }
 
     #[inline]
-    unsafe fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::Acquire);
-        if !try_take::<M>(word) {
-            // Without a deadline it cannot time out.
-            let _ = lock_slow::<L, M>(word, None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if !try_take::<M>(word) {
-            lock_slow::<L, M>(word, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+    unsafe fn acquire(word: &M::Word, _: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if try_take::<M>(word) { Ok(()) } else { lock_slow::<L, M>(word, until.copied()) }
     }
 
     #[inline]
@@ -107,8 +86,7 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     }
 
     /// 0 -> 2, sleeping while it is not 0. All locks of this kind do the same.
-    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
         // Without a deadline it cannot time out.
         let _ = lock_slow::<Futex, M>(word, None);
         M::give_node(me);

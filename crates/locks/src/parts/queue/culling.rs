@@ -102,6 +102,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::counted::contended;
 use crate::parts::queue::link::{GIVEN, Link, NO_LINK, handle_in, moved, moved_to};
 use crate::parts::queue::service::{Service, Turn};
 use crate::parts::queue::succession::{Holder, Succession};
@@ -149,6 +150,12 @@ impl<M: Machine> CullingQueue<M> {
     /// Nodes of waiters that gave up, in both lists.
     pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.tail)
+    }
+
+    /// 0 -> HELD
+    #[inline(always)]
+    fn try_take(&self) -> bool {
+        self.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
     /// What the calling holder has.
@@ -311,22 +318,21 @@ fn grant_claimed<M: Machine, S: Succession>(first: Handle, secondary: Option<Han
 impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
     #[cold]
     fn lock_slow<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let take = || queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if let Some(ended) = queue.left().keep_out(until, take) {
-            return ended.inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut));
+        contended::<M>(|| Self::wait(queue, until))
+    }
+
+    /// Acquires a lock that was held.
+    fn wait<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
+        if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
+            return ended;
         }
         let me = M::take_node();
         while let Some(turn) = Self::queue_up(queue, me, until) {
             if let Turn::TimedOut = turn {
-                // The node is the queue's now (invariant 5).
-                M::trace(Event::TimedOut);
-                return Err(TimedOut);
+                return Err(TimedOut); // The node is the queue's now (invariant 5).
             }
         }
         queue.keep_node(me);
-        M::waited(stamp);
         Ok(())
     }
 
@@ -360,32 +366,14 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
         CullingQueue { tail: zero(), front: zero() }
     }
 
-    /// 0 -> HELD
     #[inline]
-    unsafe fn try_lock(_: &M::Word, queue: &CullingQueue<M>) -> bool {
-        let taken = queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(_: &M::Word, queue: &CullingQueue<M>) -> bool {
+        queue.try_take()
     }
 
     #[inline]
-    unsafe fn lock(_: &M::Word, queue: &CullingQueue<M>) {
-        M::trace(Event::Acquire);
-        if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow(queue, None);
-        }
-    }
-
-    #[inline]
-    unsafe fn lock_until(_: &M::Word, queue: &CullingQueue<M>, until: Deadline) -> Result<(), TimedOut> {
-        if queue.tail.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            Self::lock_slow(queue, Some(until))?;
-        }
-        M::trace(Event::Acquire);
-        Ok(())
+    unsafe fn acquire(_: &M::Word, queue: &CullingQueue<M>, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        if queue.try_take() { Ok(()) } else { Self::lock_slow(queue, until.copied()) }
     }
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
@@ -419,8 +407,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> 
     }
 
     /// A waiter that was moved here sleeps, or has slept, so it is never passed over.
-    unsafe fn lock_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(_: &M::Word, queue: &CullingQueue<M>, me: Handle) {
         // Without a deadline it cannot time out.
         let _ = wait::turn::<M, W>(me.node(), None, queue.left());
         queue.keep_node(me);

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, PUBLISHES, is_head, state};
 use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::wait::left::LeftBehind;
 use crate::parts::wait::{self, WaitPolicy};
 
@@ -32,8 +33,7 @@ pub trait Service: 'static {
     /// Release: we have accessed the node for the last time. (A thread that sleeps there is woken by the address.)
     fn let_go<M: Machine>(node: &Node<M>) {
         if node.state.swap(state::EVICTED, Release) == state::PARTING {
-            M::trace(Event::Wake);
-            M::wake(&raw const node.state, 1);
+            wake::<M>(&raw const node.state, 1);
         }
     }
 }
@@ -91,8 +91,7 @@ impl Service for TimePublished {
                     }
                 }
                 state::PARTING => {
-                    M::trace(Event::Park);
-                    M::park(&node.state, state::PARTING, None);
+                    park::<M>(&node.state, state::PARTING, None);
                 }
                 _ if is_head(seen) => return Turn::Head,
                 _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
@@ -101,8 +100,7 @@ impl Service for TimePublished {
                     }
                 }
                 state::PARKED => {
-                    M::trace(Event::Park);
-                    M::park(&node.state, state::PARKED, until);
+                    park::<M>(&node.state, state::PARKED, until);
                 }
                 _ => poll::<M, W>(node, W::patience(until, Patience::Budget)),
             }

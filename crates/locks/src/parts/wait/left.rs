@@ -20,8 +20,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::event::Event;
 use crate::machine::{Beside, Deadline, Machine, TimedOut, Word};
+use crate::parts::counted::park;
 
 /// How many abandoned nodes a queue may hold before newcomers stay outside.
 pub const MAX: i32 = 64;
@@ -107,8 +107,7 @@ impl<M: Machine> LeftBehind<M> {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Some(Err(TimedOut));
             }
-            M::trace(Event::Park);
-            M::park(self.0, seen, Some(M::sooner(pause, until)));
+            park::<M>(self.0, seen, Some(M::sooner(pause, until)));
             pause = pause.saturating_mul(2);
         }
     }

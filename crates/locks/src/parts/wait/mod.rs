@@ -25,6 +25,7 @@ use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, is_asleep, is_head, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::parts::counted::{park, unpark, wake};
 use left::LeftBehind;
 
 /// How threads wait.
@@ -143,8 +144,7 @@ pub(crate) fn notified<M: Machine, W: WaitPolicy>(
             return Err(seen);
         }
         if seen == state::PARKED {
-            M::trace(Event::Park);
-            M::park(&node.state, state::PARKED, until);
+            park::<M>(&node.state, state::PARKED, until);
         }
     }
 }
@@ -165,8 +165,7 @@ pub fn turn<M: Machine, W: WaitPolicy>(
 /// Release hands over what was done; Acquire takes what the waiter has written.
 pub(crate) fn notify<M: Machine>(state: &M::Word, what: u32) {
     if state.swap(what, AcqRel) == state::PARKED {
-        M::trace(Event::Wake);
-        M::wake(&raw const *state, 1);
+        wake::<M>(&raw const *state, 1);
     }
 }
 
@@ -202,8 +201,7 @@ pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here:
         M::trace(event);
     }
     if is_asleep(before) {
-        M::trace(Event::Wake);
-        M::unpark(node);
+        unpark::<M>(node);
     }
     true
 }

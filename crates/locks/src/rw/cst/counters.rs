@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
 use crate::machine::block::Block;
-use crate::machine::event::Event;
 use crate::machine::{Beside, Deadline, FIRST_EPOCH, Machine, Patience, Word};
+use crate::parts::counted::{park, wake};
 use crate::parts::side::Side;
 use crate::parts::wait::WaitPolicy;
 
@@ -271,8 +271,7 @@ impl<M: Machine> Counters<M> {
         if W::PARKS {
             let seen = drain.fetch_or(ASLEEP, Acquire) | ASLEEP;
             if self.readers() > 0 {
-                M::trace(Event::Park);
-                M::park(drain, seen, until);
+                park::<M>(drain, seen, until);
             }
         }
         self.readers() <= 0
@@ -290,7 +289,6 @@ fn is_full(counter: u32) -> bool {
 fn signal_drain<M: Machine>(drain: &'static M::Word) {
     if drain.fetch_add(LEFT, Release) & ASLEEP != 0 {
         drain.fetch_and(!ASLEEP, Relaxed);
-        M::trace(Event::Wake);
-        M::wake(drain, u32::MAX);
+        wake::<M>(drain, u32::MAX);
     }
 }

@@ -16,6 +16,7 @@ use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::wake;
 use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::parts::counted::park;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{named, note_asleep, waited};
 use crate::parts::shuffle::shuffler;
@@ -205,8 +206,7 @@ impl<M: Machine> ShflRwState<M> {
         let seen = self.count.fetch_or(SLEEPER, AcqRel) | SLEEPER;
         if !want.could(seen) && node.state.load(Relaxed) != state::EVICTED {
             let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
-            M::trace(Event::Park);
-            M::park(&self.count, seen, limit);
+            park::<M>(&self.count, seen, limit);
         }
         self.wake_up(me);
     }

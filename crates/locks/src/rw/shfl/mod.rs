@@ -118,6 +118,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::rouse;
+use crate::parts::counted::wake;
 use crate::parts::policy::{Admission, RolesApart};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{named, note_awake};
@@ -425,8 +426,7 @@ fn is_rarer<M: Machine>(head: &Node<M>) -> bool {
 /// Wakes all that sleep on the counter if the head is among them, and otherwise one. Returns how many were woken.
 #[cold]
 fn rouse_sleepers<M: Machine>(address: *const M::Word, seen: u32) -> u32 {
-    M::trace(Event::Wake);
-    M::wake(address, if seen & SLEEPER != 0 { u32::MAX } else { 1 })
+    wake::<M>(address, if seen & SLEEPER != 0 { u32::MAX } else { 1 })
 }
 
 impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {

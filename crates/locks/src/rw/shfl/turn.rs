@@ -10,6 +10,7 @@ use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::{rouse, wake};
 use crate::mutex::shuffle::turn::{LOOK, Turn, is_notified};
+use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
@@ -129,8 +130,7 @@ impl<M: Machine> ShflRwState<M> {
             }
             let seen = self.count.fetch_or(AWAITED, Relaxed) | AWAITED; // Relaxed: flags order nothing.
             if !want.could(seen) || seen & want.bars() != 0 {
-                M::trace(Event::Park);
-                M::park(&self.count, seen, Some(M::sooner(left, until)));
+                park::<M>(&self.count, seen, Some(M::sooner(left, until)));
                 slept = true;
             }
         }

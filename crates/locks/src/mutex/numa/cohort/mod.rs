@@ -317,22 +317,12 @@ impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, 
         CohortQueue { side: zero(), home: zero(), epoch: zero(), global: G::new::<M>() }
     }
 
-    unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        let taken = Lock::<M, G, L, P>::new(word, queue).try_lock();
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
+    unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
+        Lock::<M, G, L, P>::new(word, queue).try_lock()
     }
 
-    unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        M::trace(Event::Acquire);
-        // Without a deadline it cannot time out.
-        let _ = Lock::<M, G, L, P>::new(word, queue).lock(None);
-    }
-
-    unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        Lock::<M, G, L, P>::new(word, queue).lock(Some(until)).inspect(|()| M::trace(Event::Acquire))
+    unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
+        Lock::<M, G, L, P>::new(word, queue).lock(until.copied())
     }
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {

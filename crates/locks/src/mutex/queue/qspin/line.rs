@@ -36,6 +36,7 @@ use crate::machine::{Handle, Machine, Word};
 use crate::mutex::queue::qspin::word::{
     FLAGS, LOCKED, SLEEPS, has_pending, is_locked, is_vacant, tail, tail_word, with_tail,
 };
+use crate::parts::counted::wake;
 use crate::parts::queue::link::Link;
 use crate::parts::wait;
 use crate::parts::wait::WaitPolicy;
@@ -188,8 +189,7 @@ impl<M: Machine> Line<'_, M> {
         }
         // A release in between has not seen that a thread sleeps.
         if (lost | now) & SLEEPS != 0 && !is_locked(now) {
-            M::trace(Event::Wake);
-            M::wake(address, u32::MAX);
+            wake::<M>(address, u32::MAX);
         }
     }
 

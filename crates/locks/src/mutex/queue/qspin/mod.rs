@@ -97,10 +97,10 @@ pub mod word;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::counted::{contended, wake};
 use crate::parts::queue::link::Link;
 use crate::parts::raw::RawLock;
 use crate::parts::wait::{SpinThenPark, WaitPolicy, turn};
@@ -138,11 +138,7 @@ impl Succession for Arrival {
 impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
     #[cold]
     fn lock_slow<M: Machine>(word: &M::Word, seen: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        Self::wait(Line::<M> { word }, seen, until)
-            .inspect(|()| M::waited(stamp))
-            .inspect_err(|_| M::trace(Event::TimedOut))
+        contended::<M>(|| Self::wait(Line::<M> { word }, seen, until))
     }
 
     /// (\*,\*,\*), as it was seen, to (\*,0,1) and ours.
@@ -184,8 +180,7 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
             before = word.fetch_add(LOCKED, Release);
         }
         if before & SLEEPS != 0 {
-            M::trace(Event::Wake);
-            M::wake(address, u32::MAX);
+            wake::<M>(address, u32::MAX);
         }
     }
 }
@@ -197,33 +192,19 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
 
     /// (0,0,0) -> (0,0,1)
     #[inline]
-    unsafe fn try_lock(word: &M::Word, _: &()) -> bool {
-        let taken = match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
+    unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
+        match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
             Ok(_) => true,
             Err(seen) => !is_locked(seen) && Line::<M> { word }.try_take(),
-        };
-        if taken {
-            M::trace(Event::Acquire);
-        }
-        taken
-    }
-
-    #[inline]
-    unsafe fn lock(word: &M::Word, _: &()) {
-        M::trace(Event::Acquire);
-        if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
-            // Without a deadline it cannot time out.
-            let _ = Self::lock_slow::<M>(word, seen, None);
         }
     }
 
     #[inline]
-    unsafe fn lock_until(word: &M::Word, _: &(), until: Deadline) -> Result<(), TimedOut> {
-        if let Err(seen) = word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
-            Self::lock_slow::<M>(word, seen, Some(until))?;
+    unsafe fn acquire(word: &M::Word, _: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
+        match word.compare_exchange(FREE, LOCKED, Acquire, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(seen) => Self::lock_slow::<M>(word, seen, until.copied()),
         }
-        M::trace(Event::Acquire);
-        Ok(())
     }
 
     /// (\*,\*,1) -> (\*,\*,0)
@@ -251,8 +232,7 @@ impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
         }
     }
 
-    unsafe fn lock_adopted(word: &M::Word, _: &(), me: Handle) {
-        M::trace(Event::Acquire);
+    unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
         let line = Line::<M> { word };
         // Without a deadline neither can time out.
         let _ = turn::<M, W>(me.node(), None, line.left());

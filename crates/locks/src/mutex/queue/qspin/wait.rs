@@ -8,12 +8,12 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::mutex::queue::qspin::line::{Line, Succession};
 use crate::mutex::queue::qspin::word::{
     LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending,
 };
+use crate::parts::counted::park;
 use crate::parts::wait::WaitPolicy;
 
 /// How the wait of the waiter that is PENDING ended.
@@ -135,8 +135,7 @@ impl<M: Machine> Line<'_, M> {
         // Relaxed: orders nothing; the release that is to see it is a later change of the same word.
         let seen = self.word.fetch_or(SLEEPS, Relaxed) | SLEEPS;
         if wait(seen) {
-            M::trace(Event::Park);
-            M::park(self.word, seen, until);
+            park::<M>(self.word, seen, until);
         }
     }
 }

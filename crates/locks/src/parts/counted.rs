@@ -1,0 +1,37 @@
+//! # What locks count where they wait
+//!
+//! Contended acquisitions, sleeps and wake-ups, each with the call that it goes with, for locks of all kinds. The
+//! acquisitions themselves are counted by [`RawLock`](crate::parts::raw::RawLock).
+
+use crate::machine::event::Event;
+use crate::machine::node::Node;
+use crate::machine::{Deadline, Machine, TimedOut, Unparked};
+
+/// The wait of a thread that found a mutex held: measures how long `wait` takes, or counts that it gave up.
+#[inline(always)]
+pub fn contended<M: Machine>(wait: impl FnOnce() -> Result<(), TimedOut>) -> Result<(), TimedOut> {
+    M::trace(Event::Contended);
+    let stamp = M::stamp();
+    wait().inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+}
+
+/// [`Waiting::park`](crate::machine::Waiting::park), counted.
+#[inline(always)]
+pub fn park<M: Machine>(word: &M::Word, expected: u32, until: Option<Deadline>) -> Unparked {
+    M::trace(Event::Park);
+    M::park(word, expected, until)
+}
+
+/// [`Waiting::wake`](crate::machine::Waiting::wake), counted.
+#[inline(always)]
+pub fn wake<M: Machine>(address: *const M::Word, count: u32) -> u32 {
+    M::trace(Event::Wake);
+    M::wake(address, count)
+}
+
+/// [`Waiting::unpark`](crate::machine::Waiting::unpark), counted.
+#[inline(always)]
+pub fn unpark<M: Machine>(node: &Node<M>) -> u32 {
+    M::trace(Event::Wake);
+    M::unpark(node)
+}
