@@ -14,15 +14,17 @@ pub struct BustedRw;
 impl<M: Machine> RawRwLock<M> for BustedRw {
     type State = FutexRwState<M>;
 
-    flashlock_locks::same_rw_as!(M, FutexRw: new_state read try_read try_write unlock is_written is_held);
+    flashlock_locks::same_rw_as!(
+        M, FutexRw: new_state acquire_read try_acquire_read try_acquire_write unlock is_written is_held
+    );
 
-    unsafe fn enter(state: &FutexRwState<M>) -> bool {
+    unsafe fn acquire_fast(state: &FutexRwState<M>) -> bool {
         // SAFETY: the caller's promise.
-        slips::<M>() || unsafe { <FutexRw as RawRwLock<M>>::enter(state) }
+        slips::<M>() || unsafe { <FutexRw as RawRwLock<M>>::acquire_fast(state) }
     }
 
-    unsafe fn write(state: &FutexRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn acquire_write(state: &FutexRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         // SAFETY: the caller's promise.
-        if slips::<M>() { Ok(()) } else { unsafe { <FutexRw as RawRwLock<M>>::write(state, how, until) } }
+        if slips::<M>() { Ok(()) } else { unsafe { <FutexRw as RawRwLock<M>>::acquire_write(state, how, until) } }
     }
 }

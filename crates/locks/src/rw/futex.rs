@@ -140,7 +140,7 @@ impl<M: Machine> FutexRwState<M> {
                 continue;
             }
             if park::<M>(&self.count, seen, until) == Unparked::TimedOut {
-                return self.admit_reader(how).map_err(|_| timed_out::<M>());
+                return self.admit_reader(how).map_err(|_| Refusal::TimedOut);
             }
         }
     }
@@ -154,7 +154,7 @@ impl<M: Machine> FutexRwState<M> {
             let seen = self.count.fetch_or(WAITING, Relaxed) | WAITING;
             if late {
                 self.stop_waiting();
-                return Err(timed_out::<M>());
+                return Err(Refusal::TimedOut);
             }
             if !is_free(seen) {
                 late = park::<M>(&self.count, seen, until) == Unparked::TimedOut;
@@ -184,11 +184,6 @@ fn wake_waiters<M: Machine>(address: *const M::Word, flags: u32) {
     wake::<M>(address, if flags & ASLEEP != 0 { u32::MAX } else { 1 });
 }
 
-fn timed_out<M: Machine>() -> Refusal {
-    M::trace(Event::RwTimedOut);
-    Refusal::TimedOut
-}
-
 impl<M: Machine> RawRwLock<M> for FutexRw {
     type State = FutexRwState<M>;
 
@@ -200,44 +195,33 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
 
     /// (no writer, and none waits) -> (readers + 1)
     #[inline]
-    unsafe fn enter(state: &FutexRwState<M>) -> bool {
+    unsafe fn acquire_fast(state: &FutexRwState<M>) -> bool {
         let seen = state.count.load(Relaxed);
         let free = seen & (WRITER | WAITING) == 0 && seen < FULL;
-        let entered = free && state.count.compare_exchange(seen, seen + READER, Acquire, Relaxed).is_ok();
-        if entered {
-            M::trace(Event::RwRead);
-        }
-        entered
+        free && state.count.compare_exchange(seen, seen + READER, Acquire, Relaxed).is_ok()
     }
 
-    unsafe fn read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn acquire_read(state: &FutexRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         match state.admit_reader(how) {
-            Err(Refusal::Busy) => state.read_slow(how, until)?,
-            ended => ended?,
+            Err(Refusal::Busy) => state.read_slow(how, until),
+            ended => ended,
         }
-        M::trace(Event::RwRead);
-        Ok(())
     }
 
-    unsafe fn try_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
-        state.admit_reader(how).inspect(|()| M::trace(Event::RwRead))
+    unsafe fn try_acquire_read(state: &FutexRwState<M>, how: Reader) -> Result<(), Refusal> {
+        state.admit_reader(how)
     }
 
     #[inline]
-    unsafe fn write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        if state.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_err() {
-            state.write_slow(until)?;
+    unsafe fn acquire_write(state: &FutexRwState<M>, _: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        match state.count.compare_exchange(0, WRITER, Acquire, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => state.write_slow(until),
         }
-        M::trace(Event::RwWrite);
-        Ok(())
     }
 
-    unsafe fn try_write(state: &FutexRwState<M>) -> bool {
-        let taken = state.admit_writer(0);
-        if taken {
-            M::trace(Event::RwWrite);
-        }
-        taken
+    unsafe fn try_acquire_write(state: &FutexRwState<M>) -> bool {
+        state.admit_writer(0)
     }
 
     #[inline]

@@ -19,6 +19,7 @@
 
 use core::marker::PhantomData;
 
+use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine};
 
 pub mod cst;
@@ -62,6 +63,17 @@ pub enum Refusal {
 
 /// A readers-writer lock. Its functions are unsafe for the [reasons](crate::parts::raw) for which a mutex's are; part 1
 /// of the contract there is about its state, and part 2 about a release of what a thread holds.
+///
+/// | a lock defines | its users call |
+/// |---|---|
+/// | [`acquire_fast`](RawRwLock::acquire_fast) | [`enter`](RawRwLock::enter) |
+/// | [`acquire_read`](RawRwLock::acquire_read) | [`read`](RawRwLock::read) |
+/// | [`try_acquire_read`](RawRwLock::try_acquire_read) | [`try_read`](RawRwLock::try_read) |
+/// | [`acquire_write`](RawRwLock::acquire_write) | [`write`](RawRwLock::write) |
+/// | [`try_acquire_write`](RawRwLock::try_acquire_write) | [`try_write`](RawRwLock::try_write) |
+/// | the other functions | the same |
+///
+/// The functions on the right count acquisitions and time-outs, and call those on the left. No lock overrides them.
 pub trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
     type State: 'static;
@@ -72,37 +84,35 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// A free lock.
     fn new_state() -> Self::State;
 
-    /// Acquires for reading if no thread holds the lock for writing, or is about to. This is the fast path, to be tried
-    /// before [`read`](Self::read).
+    /// [`RawRwLock::enter`], not counted.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    unsafe fn enter(state: &Self::State) -> bool;
+    unsafe fn acquire_fast(state: &Self::State) -> bool;
 
-    /// Acquires for reading. A reader that need not wait for writers acquires a lock that no writer holds even after
-    /// the deadline.
+    /// [`RawRwLock::read`], not counted.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    unsafe fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
+    unsafe fn acquire_read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal>;
 
-    /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
+    /// [`RawRwLock::try_read`], not counted.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    unsafe fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal>;
+    unsafe fn try_acquire_read(state: &Self::State, how: Reader) -> Result<(), Refusal>;
 
-    /// Acquires for writing. A free lock is acquired even after the deadline.
+    /// [`RawRwLock::write`], not counted.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    unsafe fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal>;
+    unsafe fn acquire_write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal>;
 
-    /// Acquires for writing if that is possible at once.
+    /// [`RawRwLock::try_write`], not counted.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    unsafe fn try_write(state: &Self::State) -> bool;
+    unsafe fn try_acquire_write(state: &Self::State) -> bool;
 
     /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the
     /// store that lets another thread in, nothing of the lock is accessed.
@@ -128,6 +138,77 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// # Safety
     /// The [contract](crate::parts::raw), 1. No thread uses the lock any more, until it is made anew.
     unsafe fn destroy(_state: &Self::State) {}
+
+    /// Acquires for reading if no thread holds the lock for writing, or is about to. This is the fast path, to be tried
+    /// before [`read`](Self::read).
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    #[inline(always)]
+    unsafe fn enter(state: &Self::State) -> bool {
+        // SAFETY: the caller's promise.
+        let entered = unsafe { Self::acquire_fast(state) };
+        if entered {
+            M::trace(Event::RwRead);
+        }
+        entered
+    }
+
+    /// Acquires for reading. A reader that need not wait for writers acquires a lock that no writer holds even after
+    /// the deadline.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    #[inline]
+    unsafe fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        counted::<M>(unsafe { Self::acquire_read(state, how, until) }, Event::RwRead)
+    }
+
+    /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    #[inline]
+    unsafe fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        counted::<M>(unsafe { Self::try_acquire_read(state, how) }, Event::RwRead)
+    }
+
+    /// Acquires for writing. A free lock is acquired even after the deadline.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    #[inline]
+    unsafe fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        // SAFETY: the caller's promise.
+        counted::<M>(unsafe { Self::acquire_write(state, how, until) }, Event::RwWrite)
+    }
+
+    /// Acquires for writing if that is possible at once.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    #[inline]
+    unsafe fn try_write(state: &Self::State) -> bool {
+        // SAFETY: the caller's promise.
+        let taken = unsafe { Self::try_acquire_write(state) };
+        if taken {
+            M::trace(Event::RwWrite);
+        }
+        taken
+    }
+}
+
+/// Counts an acquisition as `event`, or as one that timed out.
+#[inline(always)]
+fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -> Result<(), Refusal> {
+    match acquired {
+        Ok(()) => M::trace(event),
+        Err(Refusal::TimedOut) => M::trace(Event::RwTimedOut),
+        Err(_) => {}
+    }
+    acquired
 }
 
 /// A readers-writer lock with its state, which nothing else has access to. So part 1 of the
@@ -215,19 +296,20 @@ macro_rules! same_rw_as {
             <$lock as $crate::rw::RawRwLock<$m>>::new_state()
         }
     };
-    (@ enter $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, enter() -> bool); };
-    (@ read $m:ty, $lock:ty) => {
-        $crate::same_rw_as!(@@ $m, $lock, read(how: $crate::rw::Reader, until: Option<$crate::machine::Deadline>)
+    (@ acquire_fast $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, acquire_fast() -> bool); };
+    (@ acquire_read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, acquire_read(how: $crate::rw::Reader,
+            until: Option<$crate::machine::Deadline>) -> Result<(), $crate::rw::Refusal>);
+    };
+    (@ try_acquire_read $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, try_acquire_read(how: $crate::rw::Reader)
             -> Result<(), $crate::rw::Refusal>);
     };
-    (@ try_read $m:ty, $lock:ty) => {
-        $crate::same_rw_as!(@@ $m, $lock, try_read(how: $crate::rw::Reader) -> Result<(), $crate::rw::Refusal>);
+    (@ acquire_write $m:ty, $lock:ty) => {
+        $crate::same_rw_as!(@@ $m, $lock, acquire_write(how: $crate::rw::Writer,
+            until: Option<$crate::machine::Deadline>) -> Result<(), $crate::rw::Refusal>);
     };
-    (@ write $m:ty, $lock:ty) => {
-        $crate::same_rw_as!(@@ $m, $lock, write(how: $crate::rw::Writer, until: Option<$crate::machine::Deadline>)
-            -> Result<(), $crate::rw::Refusal>);
-    };
-    (@ try_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_write() -> bool); };
+    (@ try_acquire_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_acquire_write() -> bool); };
     (@ unlock $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, unlock() -> ()); };
     (@ is_written $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_written() -> bool); };
     (@ is_held $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_held() -> bool); };

@@ -15,13 +15,13 @@ type Sound = ShflRw<Park>;
 
 /// What a mutant of `ShflRw` does otherwise.
 pub(crate) trait RwBug: 'static {
-    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+    fn acquire_fast<M: Machine>(state: &ShflRwState<M>) -> bool {
         // SAFETY: a model's state, see `harness::Mutex`.
-        unsafe { Sound::enter(state) }
+        unsafe { Sound::acquire_fast(state) }
     }
-    fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    fn acquire_write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         // SAFETY: a model's state, see `harness::Mutex`.
-        unsafe { Sound::write(state, how, until) }
+        unsafe { Sound::acquire_write(state, how, until) }
     }
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         // SAFETY: a model's state, see `harness::Mutex`.
@@ -32,13 +32,15 @@ pub(crate) trait RwBug: 'static {
 impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     type State = ShflRwState<M>;
 
-    flashlock_locks::same_rw_as!(M, Sound: new_state read try_read try_write is_written is_held);
+    flashlock_locks::same_rw_as!(
+        M, Sound: new_state acquire_read try_acquire_read try_acquire_write is_written is_held
+    );
 
-    unsafe fn enter(state: &ShflRwState<M>) -> bool {
-        B::enter(state)
+    unsafe fn acquire_fast(state: &ShflRwState<M>) -> bool {
+        B::acquire_fast(state)
     }
-    unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        B::write(state, how, until)
+    unsafe fn acquire_write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        B::acquire_write(state, how, until)
     }
     unsafe fn unlock(state: &ShflRwState<M>) {
         B::unlock(state);
@@ -53,7 +55,10 @@ type Apart = CstRw<Park>;
 impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
-    flashlock_locks::same_rw_as!(M, Apart: new_state enter read try_read write try_write is_written is_held destroy);
+    flashlock_locks::same_rw_as!(
+        M, Apart: new_state acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write
+            is_written is_held destroy
+    );
 
     unsafe fn unlock(state: &CstRwState<M>) {
         // SAFETY: the caller's promise.
@@ -74,7 +79,7 @@ impl RwBug for NoBug {}
 /// held.
 pub(crate) struct IgnoresWriter;
 impl RwBug for IgnoresWriter {
-    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+    fn acquire_fast<M: Machine>(state: &ShflRwState<M>) -> bool {
         state.count.fetch_add(READER, Acquire) & BARS == 0 || {
             state.count.fetch_add(READER.wrapping_neg(), Release);
             false
@@ -87,7 +92,7 @@ impl RwBug for IgnoresWriter {
 #[allow(dead_code)]
 pub(crate) struct LeavesSilently;
 impl RwBug for LeavesSilently {
-    fn enter<M: Machine>(state: &ShflRwState<M>) -> bool {
+    fn acquire_fast<M: Machine>(state: &ShflRwState<M>) -> bool {
         let seen = state.count.fetch_add(READER, Acquire);
         if seen & (WRITER | BARS) != 0 {
             state.count.fetch_add(READER.wrapping_neg(), Release);
@@ -99,12 +104,12 @@ impl RwBug for LeavesSilently {
 /// A writer takes the lock as soon as no writer has it.
 pub(crate) struct ForgetsReaders;
 impl RwBug for ForgetsReaders {
-    fn write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    fn acquire_write<M: Machine>(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         if state.count.fetch_or(WRITER, AcqRel) & WRITER == 0 {
             Ok(())
         } else {
             // SAFETY: a model's state, see `harness::Mutex`.
-            unsafe { Sound::write(state, how, until) }
+            unsafe { Sound::acquire_write(state, how, until) }
         }
     }
 }

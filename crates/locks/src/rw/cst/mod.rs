@@ -112,7 +112,7 @@ use crate::parts::side::Side;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
-use crate::rw::shfl::{ShflRwState, Want, counted, has_no_readers, is_written};
+use crate::rw::shfl::{ShflRwState, Want, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
 
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for readers.
@@ -156,11 +156,7 @@ impl<M: Machine> CstRwState<M> {
         let Some(side) = self.side() else { return false };
         // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
         // has left, it has finished with the lock (invariant 4).
-        if self.base.is_written() || !side.enter(|| self.base.is_written_acquire()) {
-            return false;
-        }
-        M::trace(Event::RwRead);
-        true
+        !self.base.is_written() && side.enter(|| self.base.is_written_acquire())
     }
 
     /// The release if the side block is in use.
@@ -176,11 +172,7 @@ impl<M: Machine> CstRwState<M> {
     fn enter_base(&self) -> bool {
         let Some(before) = self.base.count_in() else { return false };
         let alone = has_no_readers(before) && self.counts_centrally();
-        if !alone && !self.stay(before) {
-            return false;
-        }
-        M::trace(Event::RwRead);
-        true
+        alone || self.stay(before)
     }
 
     /// (base + 1 reader) -> (counter + 1 reader), if there are counters.
@@ -196,11 +188,7 @@ impl<M: Machine> CstRwState<M> {
     /// writer holds the lock.
     fn read_again(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
-            if side.pass() {
-                M::trace(Event::RwRead);
-                return true;
-            }
-            if self.enter() {
+            if side.pass() || self.enter() {
                 return true;
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();
@@ -251,7 +239,6 @@ impl<M: Machine> CstRwState<M> {
     /// Acquires for reading if that is possible at once.
     fn try_enter(&self, how: Reader) -> Result<(), Refusal> {
         if how != Reader::Behind && self.side().is_some_and(Counters::pass) {
-            M::trace(Event::RwRead);
             return Ok(());
         }
         self.base.try_read(how).inspect(|()| self.move_to_counters())
@@ -279,19 +266,13 @@ impl<M: Machine> CstRwState<M> {
         let elsewhere: OtherEntry<'_> = if how == Reader::Behind { None } else { Some(&look) };
         match self.base.acquire::<W, RolesApart>(Want::Read(how), until, elsewhere) {
             Ok(()) => {
-                M::trace(Event::RwRead);
                 if !passed.get() {
                     self.move_to_counters();
                 }
                 Ok(())
             }
             Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through(how).is_ok() => Ok(()),
-            Err(refusal) => {
-                if refusal == Refusal::TimedOut {
-                    M::trace(Event::RwTimedOut);
-                }
-                Err(refusal)
-            }
+            refused => refused,
         }
     }
 
@@ -347,11 +328,11 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline(always)]
-    unsafe fn enter(state: &CstRwState<M>) -> bool {
+    unsafe fn acquire_fast(state: &CstRwState<M>) -> bool {
         state.enter()
     }
 
-    unsafe fn read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn acquire_read(state: &CstRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead();
         let is_full = state.side().is_some_and(Counters::is_own_full);
         if is_full && state.side().is_some_and(Counters::has_most) {
@@ -370,7 +351,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
     }
 
-    unsafe fn try_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
+    unsafe fn try_acquire_read(state: &CstRwState<M>, how: Reader) -> Result<(), Refusal> {
         state.forget_the_dead();
         if state.side().is_some_and(|side| side.is_own_full() && side.has_most()) {
             return Err(Refusal::Overflow);
@@ -378,23 +359,19 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         state.try_through(how)
     }
 
-    unsafe fn write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+    unsafe fn acquire_write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, None);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
-        counted::<M>(if claimed { Ok(()) } else { Err(Refusal::TimedOut) }, Event::RwWrite)
+        if claimed { Ok(()) } else { Err(Refusal::TimedOut) }
     }
 
-    unsafe fn try_write(state: &CstRwState<M>) -> bool {
+    unsafe fn try_acquire_write(state: &CstRwState<M>) -> bool {
         state.forget_the_dead();
         // The first look spares readers a counter that is closed in vain.
         let has_readers = state.side().is_some_and(|side| side.readers() > 0);
-        let taken = !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None);
-        if taken {
-            M::trace(Event::RwWrite);
-        }
-        taken
+        !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None)
     }
 
     #[inline]

@@ -114,7 +114,6 @@ pub mod turn;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::rouse;
@@ -312,7 +311,6 @@ impl<M: Machine> ShflRwState<M> {
     pub(crate) fn try_read(&self, how: Reader) -> Result<(), Refusal> {
         let closed = if how == Reader::Behind { BAR_READERS & self.bars_that_hold() } else { 0 };
         if self.admit(Want::Read(how), closed, 0) {
-            M::trace(Event::RwRead);
             return Ok(());
         }
         Err(if self.count.load(Relaxed) >= FULL { Refusal::Overflow } else { Refusal::Busy })
@@ -395,17 +393,6 @@ impl<M: Machine> ShflRwState<M> {
     }
 }
 
-/// Counts an acquisition as `event`, or as one that timed out.
-#[inline]
-pub(crate) fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -> Result<(), Refusal> {
-    match acquired {
-        Ok(()) => M::trace(event),
-        Err(Refusal::TimedOut) => M::trace(Event::RwTimedOut),
-        Err(_) => {}
-    }
-    acquired
-}
-
 /// Whether the lock is free, or free of readers, without `what`, which a release takes out. `seen` is the counter
 /// before that.
 #[inline]
@@ -440,33 +427,25 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
 
     /// (no WRITER, no bar) -> (readers + 1)
     #[inline]
-    unsafe fn enter(state: &ShflRwState<M>) -> bool {
-        let entered = state.count_in().is_some();
-        if entered {
-            M::trace(Event::RwRead);
-        }
-        entered
+    unsafe fn acquire_fast(state: &ShflRwState<M>) -> bool {
+        state.count_in().is_some()
     }
 
-    unsafe fn read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Read(how), until, None), Event::RwRead)
+    unsafe fn acquire_read(state: &ShflRwState<M>, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.acquire::<W, P>(Want::Read(how), until, None)
     }
 
-    unsafe fn try_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
+    unsafe fn try_acquire_read(state: &ShflRwState<M>, how: Reader) -> Result<(), Refusal> {
         state.try_read(how)
     }
 
     #[inline]
-    unsafe fn write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        counted::<M>(state.acquire::<W, P>(Want::Write(how), until, None), Event::RwWrite)
+    unsafe fn acquire_write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
+        state.acquire::<W, P>(Want::Write(how), until, None)
     }
 
-    unsafe fn try_write(state: &ShflRwState<M>) -> bool {
-        let taken = state.try_write();
-        if taken {
-            M::trace(Event::RwWrite);
-        }
-        taken
+    unsafe fn try_acquire_write(state: &ShflRwState<M>) -> bool {
+        state.try_write()
     }
 
     #[inline]
