@@ -28,19 +28,18 @@ pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> M
     harness::Mutex::with(|| Queue(Box::new(Of::<C, L>(L::new_queue()))))
 }
 
-/// The functions of a [`RawLock`] whose queue this is.
+/// What a [`RawLock`] defines, of the lock whose queue this is.
 ///
 /// # Safety of the functions
 /// That of [`RawLock`]'s.
 #[allow(clippy::missing_safety_doc)]
 trait Functions<C: Checker>: Tag + Send + Sync {
-    unsafe fn try_lock(&self, word: &Word<C>) -> bool;
-    unsafe fn lock(&self, word: &Word<C>);
-    unsafe fn lock_until(&self, word: &Word<C>, until: Deadline) -> Result<(), TimedOut>;
+    unsafe fn try_acquire(&self, word: &Word<C>) -> bool;
+    unsafe fn acquire(&self, word: &Word<C>, until: Option<&Deadline>) -> Result<(), TimedOut>;
     unsafe fn unlock(&self, word: &Word<C>);
     unsafe fn is_locked(&self, word: &Word<C>) -> bool;
     unsafe fn adopt(&self, word: &Word<C>, chain: Chain);
-    unsafe fn lock_adopted(&self, word: &Word<C>, node: Handle);
+    unsafe fn acquire_adopted(&self, word: &Word<C>, node: Handle);
     unsafe fn destroy(&self, word: &Word<C>);
 }
 
@@ -104,12 +103,11 @@ macro_rules! pass_on {
 }
 
 pass_on! {
-    try_lock() -> bool;
-    lock() -> ();
-    lock_until(until: Deadline) -> Result<(), TimedOut>;
+    try_acquire() -> bool;
+    acquire(until: Option<&Deadline>) -> Result<(), TimedOut>;
     unlock() -> ();
     is_locked() -> bool;
     adopt(chain: Chain) -> ();
-    lock_adopted(node: Handle) -> ();
+    acquire_adopted(node: Handle) -> ();
     destroy() -> ();
 }

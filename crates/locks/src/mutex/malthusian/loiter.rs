@@ -312,7 +312,6 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         } else {
             self.enter(until)?;
             if let Err(timed_out) = self.stand_by::<W>(until) {
-                M::trace(Event::Acquire); // Of the inner lock.
                 M::trace(Event::TimedOut);
                 // SAFETY: `enter` has acquired it for this thread (see `Lock`).
                 unsafe { I::unlock(self.word, &self.queue.inner) };
