@@ -18,8 +18,6 @@ impl<M: Machine> RawLock<M> for Busted {
 
     const GLIBC_WORD: bool = true;
 
-    fn new_queue() {}
-
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         // SAFETY: the caller's promise.
         if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::acquire(word, queue, until) } }

@@ -10,6 +10,7 @@ use flashlock_locks::machine::block::Name;
 use flashlock_locks::machine::{Deadline, Handle, TimedOut};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::zeroed::Zeroed;
 
 use crate::Model;
 use crate::checker::Checker;
@@ -25,7 +26,7 @@ pub type Mutex<C> = harness::Mutex<C, Erased<C>>;
 
 /// A free mutex with the lock `L`.
 pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> Mutex<C> {
-    harness::Mutex::with(|| Queue(Box::new(Of::<C, L>(L::new_queue()))))
+    harness::Mutex::with(|| Queue(Box::new(Of::<C, L>(Zeroed::zeroed()))))
 }
 
 /// What a [`RawLock`] defines, of the lock whose queue this is.
@@ -77,6 +78,12 @@ impl<C: Checker> Tag for Queue<C> {
     }
 }
 
+impl<C: Checker> Zeroed for Queue<C> {
+    fn zeroed() -> Self {
+        unreachable!("`erased` makes the queue")
+    }
+}
+
 /// Passes each of these functions on.
 macro_rules! pass_on {
     ($($name:ident($($argument:ident: $type:ty)?) -> $result:ty;)*) => {
@@ -89,10 +96,6 @@ macro_rules! pass_on {
 
         impl<C: Checker> RawLock<Model<C>> for Erased<C> {
             type Queue = Queue<C>;
-
-            fn new_queue() -> Queue<C> {
-                unreachable!("`erased` makes the queue")
-            }
 
             $(unsafe fn $name(word: &Word<C>, queue: &Queue<C>, $($argument: $type)?) -> $result {
                 // SAFETY: the caller's promises.

@@ -11,6 +11,7 @@ use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Deadline, Handle, Word as _};
 use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::zeroed::Zeroed;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 
@@ -35,12 +36,12 @@ pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
 impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
     /// A free lock.
     pub fn new() -> Self {
-        Self::with(L::new_queue)
+        Self::with(Zeroed::zeroed)
     }
 
-    /// A free lock with the queue that `new_queue` makes.
-    pub(crate) fn with(new_queue: impl FnOnce() -> L::Queue) -> Self {
-        let mutex = Self { word: Word::new(0), queue: new_queue(), data: C::Data::new() };
+    /// A free lock with the queue that this makes.
+    pub(crate) fn with(queue: impl FnOnce() -> L::Queue) -> Self {
+        let mutex = Self { word: Word::new(0), queue: queue(), data: C::Data::new() };
         mutex.word.tag(Field::LockWord);
         mutex.queue.tag();
         mutex
@@ -147,7 +148,7 @@ pub struct RwLock<C: Checker, L: RawRwLock<Model<C>>> {
 impl<C: Checker, L: RawRwLock<Model<C>, State: Tag>> RwLock<C, L> {
     /// A free lock.
     pub fn new() -> Self {
-        let lock = Self { state: L::new_state(), data: C::Data::new() };
+        let lock = Self { state: Zeroed::zeroed(), data: C::Data::new() };
         lock.state.tag();
         lock
     }

@@ -113,7 +113,7 @@ const DESTROYS_NOTHING: u8 = 2;
 impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
-    flashlock_locks::same_as!(Here, L: new_queue acquire unlock is_locked);
+    flashlock_locks::same_as!(Here, L: acquire unlock is_locked);
 
     unsafe fn try_acquire(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {

@@ -2,7 +2,7 @@
 
 use flashlock_locks::catalogue::{LOCKS, STANDALONE};
 use flashlock_locks::closure::RawClosure;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_native::{Native, Word32};
 
@@ -14,6 +14,19 @@ macro_rules! define_sizes {
     };
 }
 for_each_lock!(define_sizes);
+
+/// Every lock can stand in a static, free: this need only compile.
+const _: () = {
+    macro_rules! in_statics {
+        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            $($({
+                static LOCK: Raw<Native, $type> = Raw::FREE;
+                let _ = &LOCK;
+            })+)*
+        };
+    }
+    for_each_lock!(in_statics);
+};
 
 /// A lock consists of its queue, or its word, or both.
 #[test]

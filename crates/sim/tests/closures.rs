@@ -10,6 +10,7 @@ use common::{at_rest, taken_away};
 use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::machine::Machine;
+use flashlock_locks::parts::zeroed::Zeroed as _;
 use flashlock_sim::{Description, Options, Region, Sim, Simulation, compute, nap, thread_number};
 
 /// What the requests of a run access.
@@ -56,7 +57,7 @@ fn torture<L: RawClosure<Sim>>(machine: &Description, threads: u32, rounds: u32)
     let mut machine = machine.clone();
     machine.cache.llc.kib = machine.cache.llc.ways * 64; // Small caches are made quickly.
     let mut simulation = Simulation::new(&machine, Options::default());
-    let lock = Rc::new(simulation.place("lock", L::new_state()));
+    let lock = Rc::new(simulation.place("lock", L::State::zeroed()));
     let (somebody, count, for_others) = Default::default();
     let inside = Rc::new(Inside { data: Region::new(4), somebody, count, for_others });
     for thread in 0..threads {

@@ -15,6 +15,7 @@ use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::wait::SpinThenPark;
+use flashlock_locks::parts::zeroed::ConstZeroed;
 use flashlock_native::Native;
 
 /// A value that one thread at a time may use. `L` is any mutex of the catalogue
@@ -28,11 +29,14 @@ struct Mutex<T, L: RawLock<Native> = Flash> {
 // lock's own state is made of atomics.
 unsafe impl<T: Send, L: RawLock<Native>> Sync for Mutex<T, L> {}
 
-impl<T, L: RawLock<Native>> Mutex<T, L> {
-    fn new(value: T) -> Self {
-        Self { lock: Raw::new(), value: UnsafeCell::new(value) }
+impl<T, L: RawLock<Native, Queue: ConstZeroed>> Mutex<T, L> {
+    /// A constant, so that a mutex can be a static.
+    const fn new(value: T) -> Self {
+        Self { lock: Raw::FREE, value: UnsafeCell::new(value) }
     }
+}
 
+impl<T, L: RawLock<Native>> Mutex<T, L> {
     fn lock(&self) -> Guard<'_, T, L> {
         self.lock.lock();
         Guard { mutex: self }
@@ -68,10 +72,11 @@ impl<T, L: RawLock<Native>> Drop for Guard<'_, T, L> {
 }
 
 /// Counts with eight threads. The additions are in two steps, so that some would be lost without the lock.
-fn count<L: RawLock<Native>>(name: &str) {
+fn count<L: RawLock<Native, Queue: ConstZeroed>>(name: &str) {
     const THREADS: u64 = 8;
     const EACH: u64 = 50_000;
     let counter = Mutex::<u64, L>::new(0);
+    *COUNTS.lock() += 1;
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -88,7 +93,11 @@ fn count<L: RawLock<Native>>(name: &str) {
     assert_eq!(total, THREADS * EACH, "{name} let two threads in at once");
 }
 
+/// A mutex in a static needs no initialisation.
+static COUNTS: Mutex<u64> = Mutex::new(0);
+
 fn main() {
     count::<Flash>("flash");
     count::<Mcs<SpinThenPark>>("mcs");
+    println!("{} locks counted", *COUNTS.lock());
 }

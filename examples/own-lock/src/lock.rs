@@ -43,10 +43,6 @@ impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     /// What the lock needs beside the word: `next`, the number that the next thread draws.
     type Queue = M::Word;
 
-    fn new_queue() -> M::Word {
-        M::Word::new(0)
-    }
-
     /// (n, n) -> (n, n + 2)
     unsafe fn try_acquire(word: &M::Word, next: &M::Word) -> bool {
         let called = word.load(Self::TURN) & !ASLEEP;

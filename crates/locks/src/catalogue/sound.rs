@@ -147,8 +147,6 @@ struct Unordered;
 impl RawLock<Bench> for Unordered {
     type Queue = ();
 
-    fn new_queue() {}
-
     unsafe fn try_acquire(word: &Plain, (): &()) -> bool {
         word.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
     }

@@ -80,6 +80,8 @@ pub struct CcSynchState<M: Machine> {
     pub tail: M::Word,
 }
 
+crate::zeroed!(CcSynchState<M> { tail });
+
 impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
     /// (`me` published) -> answered. True if another thread ran the request. If false, the caller runs it, and
     /// combines.
@@ -119,10 +121,6 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
 // SAFETY: (1) is invariant 1; (2) is what `wait` waits for; (3) is `H`.
 unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W, H> {
     type State = CcSynchState<M>;
-
-    fn new_state() -> CcSynchState<M> {
-        CcSynchState { tail: M::Word::new(0) }
-    }
 
     /// 0 -> an empty node -> 0; or joins the queue.
     unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {

@@ -119,6 +119,8 @@ pub struct FlatState<M: Machine> {
     pub passes: M::Word,
 }
 
+crate::zeroed!(FlatState<M> { lock, active, records, first, passes });
+
 /// A record: the words of a queue node, as they are used here.
 struct Record<M: Machine> {
     handle: Handle,
@@ -359,11 +361,6 @@ fn retire<M: Machine>(before: Record<M>, record: Record<M>) -> bool {
 // passes, each over as many records as there are.
 unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M> for FlatCombining<W, P, C> {
     type State = FlatState<M>;
-
-    fn new_state() -> FlatState<M> {
-        let zero = || M::Word::new(0);
-        FlatState { lock: zero(), active: zero(), records: zero(), first: zero(), passes: zero() }
-    }
 
     /// FREE -> HELD -> FREE; or publishes the request.
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {

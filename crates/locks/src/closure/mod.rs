@@ -69,6 +69,7 @@ pub use flat_combining::FlatCombining;
 use crate::machine::node::Node;
 use crate::machine::{Machine, Word};
 use crate::parts::wait::{WaitPolicy, notify};
+use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
 /// Work to be done under a lock. It is the head of a record on the stack of the thread that asks; the function knows
 /// the rest of the record.
@@ -100,10 +101,7 @@ impl Request {
 /// Statements 1 to 3 of the [module](self) hold.
 pub unsafe trait RawClosure<M: Machine>: 'static {
     /// The lock's state; all-zero is free.
-    type State: 'static;
-
-    /// A free lock.
-    fn new_state() -> Self::State;
+    type State: Zeroed;
 
     /// Has the request run, by this thread or another one. No other request of this lock runs meanwhile.
     ///
@@ -199,10 +197,17 @@ impl<T, F: FnOnce(&mut T) -> R, R> Call<T, F, R> {
     }
 }
 
+impl<M: Machine, L: RawClosure<M, State: ConstZeroed>, T> Delegate<M, L, T> {
+    /// A lock around this value, for statics.
+    pub const fn of(value: T) -> Self {
+        Self { state: ConstZeroed::ZERO, value: UnsafeCell::new(value) }
+    }
+}
+
 impl<M: Machine, L: RawClosure<M>, T> Delegate<M, L, T> {
     /// A lock around this value.
     pub fn new(value: T) -> Self {
-        Self { state: L::new_state(), value: UnsafeCell::new(value) }
+        Self { state: Zeroed::zeroed(), value: UnsafeCell::new(value) }
     }
 
     /// Has the closure run with the value, by this thread or by another one that wants the lock too. Returns what the

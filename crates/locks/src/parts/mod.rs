@@ -5,6 +5,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`raw`] | the interface that all mutexes share |
+//! | [`zeroed`](mod@zeroed) | state that is zero when it is made |
 //! | [`wait`] | waiting policies: spin, spin-then-park, park; nodes that waiters have left behind |
 //! | [`queue`] | queues with direct hand-off, what stands in their links, and which waiter is next |
 //! | [`shuffle`] | the queue whose waiters reorder it |
@@ -25,3 +26,4 @@ pub mod settle;
 pub mod shuffle;
 pub mod side;
 pub mod wait;
+pub mod zeroed;

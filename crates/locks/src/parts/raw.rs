@@ -28,6 +28,7 @@ use core::marker::PhantomData;
 use crate::machine::event::Event;
 use crate::machine::{ConstWord, Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
 /// A mutual exclusion lock.
 ///
@@ -42,7 +43,7 @@ use crate::parts::adoption::Chain;
 /// is part of another lock, which counts for both, is called by the functions on the left.
 pub trait RawLock<M: Machine>: 'static {
     /// The second piece of its state; all-zero is free. `()` if the lock is only the word.
-    type Queue: 'static;
+    type Queue: Zeroed;
 
     /// Whether the word follows the protocol of glibc's default mutex (0 free, 1 held, 2 held and a thread sleeps on
     /// it). Then code that bypasses us and runs glibc's functions on the same mutex excludes other threads, sleeps, and
@@ -51,9 +52,6 @@ pub trait RawLock<M: Machine>: 'static {
 
     /// As what an acquisition is counted.
     const ACQUIRED: Event = Event::Acquire;
-
-    /// A free lock's queue.
-    fn new_queue() -> Self::Queue;
 
     /// [`RawLock::try_lock`], not counted.
     ///
@@ -179,7 +177,7 @@ pub struct Raw<M: Machine, L: RawLock<M>> {
 impl<M: Machine, L: RawLock<M>> Raw<M, L> {
     /// A free lock.
     pub fn new() -> Self {
-        Self { word: M::Word::new(0), queue: L::new_queue(), lock: PhantomData }
+        Self { word: M::Word::new(0), queue: Zeroed::zeroed(), lock: PhantomData }
     }
 
     /// Acquires the lock.
@@ -220,9 +218,9 @@ impl<M: Machine, L: RawLock<M>> Raw<M, L> {
     }
 }
 
-impl<M: Machine<Word: ConstWord>, L: RawLock<M, Queue = ()>> Raw<M, L> {
-    /// A free lock that is only a word, for statics.
-    pub const FREE: Self = Self { word: ConstWord::ZERO, queue: (), lock: PhantomData };
+impl<M: Machine<Word: ConstWord>, L: RawLock<M, Queue: ConstZeroed>> Raw<M, L> {
+    /// A free lock, for statics.
+    pub const FREE: Self = Self { word: ConstZeroed::ZERO, queue: ConstZeroed::ZERO, lock: PhantomData };
 }
 
 impl<M: Machine, L: RawLock<M>> Default for Raw<M, L> {
@@ -246,11 +244,6 @@ impl<M: Machine, L: RawLock<M>> Drop for Raw<M, L> {
 #[macro_export]
 macro_rules! same_as {
     ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_as!(@ $name $m, $lock);)* };
-    (@ new_queue $m:ty, $lock:ty) => {
-        fn new_queue() -> Self::Queue {
-            <$lock as $crate::parts::raw::RawLock<$m>>::new_queue()
-        }
-    };
     (@ try_acquire $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, try_acquire() -> bool); };
     (@ acquire $m:ty, $lock:ty) => {
         $crate::same_as!(@@ $m, $lock, RawLock, acquire(until: Option<&$crate::machine::Deadline>)

@@ -77,6 +77,8 @@ pub struct FutexRwState<M: Machine> {
     pub writers: M::Word,
 }
 
+crate::zeroed!(FutexRwState<M> { count, writers });
+
 impl<M: Machine> FutexRwState<M> {
     /// Whether a reader that treats writers in this way may come in.
     fn admits(&self, count: u32, how: Reader) -> bool {
@@ -188,10 +190,6 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
     type State = FutexRwState<M>;
 
     const MOST_READERS: u32 = (FULL - READER) / READER;
-
-    fn new_state() -> FutexRwState<M> {
-        FutexRwState { count: M::Word::new(0), writers: M::Word::new(0) }
-    }
 
     /// (no writer, and none waits) -> (readers + 1)
     #[inline]

@@ -21,6 +21,7 @@ use core::marker::PhantomData;
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine};
+use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
 pub mod cst;
 pub mod futex;
@@ -76,13 +77,10 @@ pub enum Refusal {
 /// The functions on the right count acquisitions and time-outs, and call those on the left. No lock overrides them.
 pub trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
-    type State: 'static;
+    type State: Zeroed;
 
     /// The number of readers that can hold it at once, at least.
     const MOST_READERS: u32;
-
-    /// A free lock.
-    fn new_state() -> Self::State;
 
     /// [`RawRwLock::enter`], not counted.
     ///
@@ -218,10 +216,15 @@ pub struct Raw<M: Machine, L: RawRwLock<M>> {
     lock: PhantomData<fn() -> (M, L)>,
 }
 
+impl<M: Machine, L: RawRwLock<M, State: ConstZeroed>> Raw<M, L> {
+    /// A free lock, for statics.
+    pub const FREE: Self = Self { state: ConstZeroed::ZERO, lock: PhantomData };
+}
+
 impl<M: Machine, L: RawRwLock<M>> Raw<M, L> {
     /// A free lock.
     pub fn new() -> Self {
-        Self { state: L::new_state(), lock: PhantomData }
+        Self { state: Zeroed::zeroed(), lock: PhantomData }
     }
 
     /// Its state, to look at.
@@ -289,12 +292,8 @@ impl<M: Machine, L: RawRwLock<M>> Drop for Raw<M, L> {
 #[macro_export]
 macro_rules! same_rw_as {
     ($m:ty, $lock:ty: $($name:ident)*) => { $($crate::same_rw_as!(@ $name $m, $lock);)* };
-    (@ new_state $m:ty, $lock:ty) => {
+    (@ MOST_READERS $m:ty, $lock:ty) => {
         const MOST_READERS: u32 = <$lock as $crate::rw::RawRwLock<$m>>::MOST_READERS;
-
-        fn new_state() -> Self::State {
-            <$lock as $crate::rw::RawRwLock<$m>>::new_state()
-        }
     };
     (@ acquire_fast $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, acquire_fast() -> bool); };
     (@ acquire_read $m:ty, $lock:ty) => {

@@ -5,6 +5,7 @@ use flashlock_locks::closure::{RawClosure, Request};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::WaitPolicy;
+use flashlock_locks::parts::zeroed::Zeroed as _;
 use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_model::Shuttle;
 use flashlock_model::harness::Mutex;
@@ -48,7 +49,7 @@ impl Section {
     }
 
     fn closure<L: RawClosure<Shuttle>>() -> u32 {
-        let (state, mut request) = (L::new_state(), Request::new(|_| ()));
+        let (state, mut request) = (L::State::zeroed(), Request::new(|_| ()));
         let before = world().atomics();
         // SAFETY: request and lock are there; the request does nothing.
         unsafe { L::run(&state, &raw mut request) };

@@ -8,6 +8,7 @@ use flashlock_locks::closure::flat_combining::FlatState;
 use flashlock_locks::closure::{RawClosure, Request, publish, serve};
 use flashlock_locks::machine::node::{Node, state};
 use flashlock_locks::machine::{Handle, Machine, Word as _};
+use flashlock_locks::parts::zeroed::Zeroed;
 use flashlock_model::checker::{Checker, Data};
 use flashlock_model::word::Word;
 use flashlock_model::{Field, Model};
@@ -77,7 +78,7 @@ impl<C: Checker> Visit<C> {
 impl<C: Checker, L: RawClosure<Model<C>, State: Words<C>>> Guarded<C, L> {
     /// A free lock.
     pub(crate) fn new() -> Self {
-        let this = Self { state: L::new_state(), data: C::Data::new(), visits: Mutex::default() };
+        let this = Self { state: Zeroed::zeroed(), data: C::Data::new(), visits: Mutex::default() };
         this.state.words().iter().for_each(|(word, field)| word.tag(*field));
         this
     }
@@ -179,10 +180,6 @@ impl<const B: u8> MutantCc<B> {
 // SAFETY: none; models only, in which all that is accessed stays where it is until the execution is over.
 unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
     type State = CcSynchState<M>;
-
-    fn new_state() -> CcSynchState<M> {
-        CcSynchState { tail: M::Word::new(0) }
-    }
 
     unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
         let empty = M::take_node();
@@ -344,11 +341,6 @@ impl<const B: u8> MutantFlat<B> {
 // SAFETY: none; as above.
 unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
     type State = FlatState<M>;
-
-    fn new_state() -> FlatState<M> {
-        let zero = || M::Word::new(0);
-        FlatState { lock: zero(), active: zero(), records: zero(), first: zero(), passes: zero() }
-    }
 
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
         if lock.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {

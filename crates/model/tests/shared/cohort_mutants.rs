@@ -192,7 +192,6 @@ impl<B: Bug> LocalLock for Broken<B> {
 impl<B: Bug> Global for Broken<B> {
     type State<M: Machine> = ();
 
-    fn new<M: Machine>() {}
     fn try_lock<M: Machine>(at: &Place<'_, M, ()>) -> bool {
         G::try_lock(at)
     }

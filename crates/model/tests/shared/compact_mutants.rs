@@ -63,7 +63,7 @@ impl LifoBug for LosesThoseBetween {
 impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     type Queue = LifoQueue<M>;
 
-    flashlock_locks::same_as!(M, SoundLifo: new_queue try_acquire acquire is_locked adopt acquire_adopted);
+    flashlock_locks::same_as!(M, SoundLifo: try_acquire acquire is_locked adopt acquire_adopted);
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
@@ -82,7 +82,6 @@ impl<M: Machine> RawLock<M> for HboByStore {
 
     flashlock_locks::same_as!(M, Hbo: try_acquire unlock is_locked);
 
-    fn new_queue() {}
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
             // SAFETY: the caller's promise.

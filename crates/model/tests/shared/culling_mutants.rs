@@ -132,7 +132,7 @@ impl<const B: u8> MutantCulling<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     type Queue = CullingQueue<M>;
 
-    flashlock_locks::same_as!(M, Sound: new_queue try_acquire acquire is_locked adopt acquire_adopted);
+    flashlock_locks::same_as!(M, Sound: try_acquire acquire is_locked adopt acquire_adopted);
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         let done = match B {

@@ -263,7 +263,7 @@ impl<const B: u8> MutantFlash<B> {
 impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     type Queue = FlashQueue<Model<C>>;
 
-    flashlock_locks::same_as!(Model<C>, Flash: new_queue try_acquire acquire acquire_adopted);
+    flashlock_locks::same_as!(Model<C>, Flash: try_acquire acquire acquire_adopted);
 
     unsafe fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);

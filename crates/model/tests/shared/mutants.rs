@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
-use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::adoption::Chain;
@@ -69,7 +68,6 @@ impl FutexBug for SleepsForAWhile {
 impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 
-    fn new_queue() {}
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
@@ -267,8 +265,6 @@ impl<const B: u8> MutantMcs<B> {
 impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     type Queue = CullingQueue<M>;
 
-    flashlock_locks::same_as!(M, Mcs<Park>: new_queue);
-
     unsafe fn try_acquire(_: &M::Word, queue: &Self::Queue) -> bool {
         queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
@@ -299,9 +295,6 @@ impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
 
     flashlock_locks::same_as!(M, Sound: try_acquire acquire adopt acquire_adopted);
 
-    fn new_queue() -> Self::Queue {
-        ShflQueue::new()
-    }
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         B::unlock(word, queue);
     }

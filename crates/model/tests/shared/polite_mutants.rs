@@ -28,7 +28,6 @@ impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
 
     flashlock_locks::same_as!(M, Polite: try_acquire is_locked);
 
-    fn new_queue() {}
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
             // SAFETY: the caller's promise.

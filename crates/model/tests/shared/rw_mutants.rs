@@ -33,7 +33,7 @@ impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     type State = ShflRwState<M>;
 
     flashlock_locks::same_rw_as!(
-        M, Sound: new_state acquire_read try_acquire_read try_acquire_write is_written is_held
+        M, Sound: MOST_READERS acquire_read try_acquire_read try_acquire_write is_written is_held
     );
 
     unsafe fn acquire_fast(state: &ShflRwState<M>) -> bool {
@@ -56,7 +56,7 @@ impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
     flashlock_locks::same_rw_as!(
-        M, Apart: new_state acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write
+        M, Apart: MOST_READERS acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write
             is_written is_held destroy
     );
 

@@ -139,7 +139,7 @@ const LOSES_A_NODE: u8 = 2;
 impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     type Queue = CullingQueue<M>;
 
-    flashlock_locks::same_as!(M, Mcs<Park>: new_queue acquire is_locked);
+    flashlock_locks::same_as!(M, Mcs<Park>: acquire is_locked);
 
     unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
         match B {
@@ -177,7 +177,7 @@ struct KeepsNodes;
 impl<M: Machine> RawLock<M> for KeepsNodes {
     type Queue = ClhQueue<M>;
 
-    flashlock_locks::same_as!(M, Clh<Park>: new_queue try_acquire acquire unlock is_locked);
+    flashlock_locks::same_as!(M, Clh<Park>: try_acquire acquire unlock is_locked);
 }
 
 #[test]

@@ -177,6 +177,8 @@ pub struct FlashQueue<M: Machine> {
     pub calls: M::Word,
 }
 
+crate::zeroed!(FlashQueue<M> { turn, state, calls });
+
 impl Flash {
     /// A function of its own, so that the uncontended pair needs no stack.
     #[cold]
@@ -233,10 +235,6 @@ impl<M: Machine> RawLock<M> for Flash {
     type Queue = FlashQueue<M>;
 
     const GLIBC_WORD: bool = true;
-
-    fn new_queue() -> FlashQueue<M> {
-        FlashQueue { turn: M::Word::new(0), state: M::Word::new(0), calls: M::Word::new(0) }
-    }
 
     #[inline]
     unsafe fn try_acquire(word: &M::Word, queue: &FlashQueue<M>) -> bool {

@@ -86,6 +86,8 @@ pub struct LifoQueue<M: Machine> {
     pub top: M::Word,
 }
 
+crate::zeroed!(LifoQueue<M> { top });
+
 impl<M: Machine> LifoQueue<M> {
     /// Nodes of waiters that gave up.
     pub fn left(&self) -> LeftBehind<M> {
@@ -231,10 +233,6 @@ impl<W: WaitPolicy> LifoCr<W> {
 
 impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     type Queue = LifoQueue<M>;
-
-    fn new_queue() -> LifoQueue<M> {
-        LifoQueue { top: M::Word::new(FREE) }
-    }
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &LifoQueue<M>) -> bool {

@@ -165,6 +165,8 @@ pub struct LoiterQueue<M: Machine, Q> {
     pub inner: Q,
 }
 
+crate::zeroed!(LoiterQueue<M, Q> { epoch, inner });
+
 /// The state of one lock: its word and its queue. Made only by the functions of `RawLock` below, whose callers keep its
 /// contract. So the contract holds for the inner lock, too: its state is `inner`, and it does not use the word.
 struct Lock<'a, M: Machine, I: Inner<M>> {
@@ -382,10 +384,6 @@ fn try_barge<M: Machine>(word: &M::Word) -> bool {
 
 impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     type Queue = LoiterQueue<M, I::Queue>;
-
-    fn new_queue() -> Self::Queue {
-        LoiterQueue { epoch: M::Word::new(0), inner: I::new_queue() }
-    }
 
     /// free -> HELD, whatever flags the standby thread has set.
     #[inline]

@@ -93,6 +93,8 @@ pub struct ClhQueue<M: Machine> {
     pub epoch: M::Word,
 }
 
+crate::zeroed!(ClhQueue<M> { tail, owner, epoch });
+
 /// What a waiter finds in its predecessor's node.
 enum Before {
     /// The lock is ours.
@@ -251,11 +253,6 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
 
 impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     type Queue = ClhQueue<M>;
-
-    fn new_queue() -> ClhQueue<M> {
-        let zero = || M::Word::new(0);
-        ClhQueue { tail: zero(), owner: zero(), epoch: zero() }
-    }
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &ClhQueue<M>) -> bool {

@@ -225,10 +225,6 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
 
     const GLIBC_WORD: bool = true;
 
-    fn new_queue() -> ShflQueue<M> {
-        ShflQueue::new()
-    }
-
     #[inline]
     unsafe fn try_acquire(word: &M::Word, queue: &ShflQueue<M>) -> bool {
         try_take::<M>(word) || (queue.head.load(Relaxed) & GRANTED != 0 && Self::try_stale(&Lock { word, queue }))

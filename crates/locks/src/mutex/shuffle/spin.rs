@@ -216,10 +216,6 @@ impl<M: Machine> Lock<'_, M> {
 impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     type Queue = ShflQueue<M>;
 
-    fn new_queue() -> ShflQueue<M> {
-        ShflQueue::new()
-    }
-
     #[inline]
     unsafe fn try_acquire(word: &M::Word, _: &ShflQueue<M>) -> bool {
         try_take::<M>(word)

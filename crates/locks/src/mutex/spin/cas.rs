@@ -55,8 +55,6 @@ impl Cas {
 impl<M: Machine> RawLock<M> for Cas {
     type Queue = ();
 
-    fn new_queue() {}
-
     #[inline]
     unsafe fn try_acquire(word: &M::Word, (): &()) -> bool {
         Self::take::<M>(word)

@@ -110,8 +110,6 @@ impl Hbo {
 impl<M: Machine> RawLock<M> for Hbo {
     type Queue = ();
 
-    fn new_queue() {}
-
     #[inline]
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
         try_take::<M>(word, here::<M>())

@@ -139,8 +139,6 @@ impl<M: Machine> RawLock<M> for Polite {
 
     const ACQUIRED: Event = Event::SpinAcquire;
 
-    fn new_queue() {}
-
     /// free -> held. Passes over a claim, but leaves it in the word.
     #[inline]
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {

@@ -96,6 +96,8 @@ pub struct TicketQueue<M: Machine> {
     pub epoch: M::Word,
 }
 
+crate::zeroed!(TicketQueue<M> { next, serving, epoch });
+
 /// The two counters, wherever they are: in a lock, or in a part of its [side block](crate::parts::side).
 pub(crate) struct Numbers<'a, M: Machine> {
     pub(crate) next: &'a M::Word,
@@ -244,11 +246,6 @@ impl Ticket {
 
 impl<M: Machine> RawLock<M> for Ticket {
     type Queue = TicketQueue<M>;
-
-    fn new_queue() -> TicketQueue<M> {
-        let zero = || M::Word::new(0);
-        TicketQueue { next: zero(), serving: zero(), epoch: zero() }
-    }
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &TicketQueue<M>) -> bool {

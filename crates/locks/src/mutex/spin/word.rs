@@ -48,8 +48,6 @@ impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
 
     const GLIBC_WORD: bool = true;
 
-    fn new_queue() {}
-
     #[inline]
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
         try_take::<M>(word)

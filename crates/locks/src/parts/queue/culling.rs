@@ -125,6 +125,8 @@ pub struct CullingQueue<M: Machine> {
     pub front: M::Word,
 }
 
+crate::zeroed!(CullingQueue<M> { tail, front });
+
 /// A lock on such a queue, with succession `S` and waiting policy `W`.
 pub struct CullingLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
 
@@ -360,11 +362,6 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
 
 impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> {
     type Queue = CullingQueue<M>;
-
-    fn new_queue() -> CullingQueue<M> {
-        let zero = || M::Word::new(0);
-        CullingQueue { tail: zero(), front: zero() }
-    }
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &CullingQueue<M>) -> bool {

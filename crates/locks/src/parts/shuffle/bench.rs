@@ -11,6 +11,7 @@ use crate::machine::{Handle, Memory as _, Word};
 use crate::parts::policy::{Admission, HighestFirst};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
+use crate::parts::zeroed::Zeroed as _;
 
 /// A waiter as a test describes it. The first of a queue is the shuffler.
 #[derive(Clone, Copy)]
@@ -77,7 +78,7 @@ fn after<P: Admission>(queue: &[Waiter], first: u32) -> Vec<(usize, &'static Nod
         node.queued_at.store(NOW - waiter.waited, Relaxed);
         node.next.store(handles.get(place + 1).map_or(0, |next| next.word()), Relaxed);
     }
-    let lock = ShflQueue::<Bench>::new();
+    let lock = ShflQueue::<Bench>::zeroed();
     lock.tail.store(handles[queue.len() - 1].word(), Relaxed);
     let shuffler = handles[0].node::<Bench>();
     shuffler.state.store(first, Relaxed);

@@ -83,6 +83,8 @@ pub struct ShflQueue<M: Machine> {
     pub tail: M::Word,
 }
 
+crate::zeroed!(ShflQueue<M> { head, tail });
+
 /// What [`ShflQueue::step`] found behind a node.
 enum After {
     Waiter(Handle),
@@ -104,11 +106,6 @@ pub fn naming(waiter: Handle) -> u32 {
 }
 
 impl<M: Machine> ShflQueue<M> {
-    /// An empty queue.
-    pub fn new() -> Self {
-        Self { head: M::Word::new(0), tail: M::Word::new(0) }
-    }
-
     /// Counts the nodes of waiters that left out of turn.
     pub fn left(&self) -> LeftBehind<M> {
         left::of(&self.tail)
@@ -294,12 +291,6 @@ impl<M: Machine> ShflQueue<M> {
             self.left().clear();
             let _ = self.tail.compare_exchange(tail, 0, AcqRel, Relaxed);
         }
-    }
-}
-
-impl<M: Machine> Default for ShflQueue<M> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -113,7 +113,7 @@ use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, has_no_readers, is_written};
-use crate::rw::{RawRwLock, Reader, Refusal, ShflRw, Writer};
+use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 /// How long (µs) a reader that holds the lock waits for a writer to say that it waits for readers.
 const BREAK: u32 = 20;
@@ -135,6 +135,8 @@ pub struct CstRwState<M: Machine> {
     /// How often readers have met, or that they use distributed counters.
     pub heat: M::Word,
 }
+
+crate::zeroed!(CstRwState<M> { base, side, heat });
 
 impl<M: Machine> CstRwState<M> {
     /// Acquires for reading, if no writer keeps the caller out.
@@ -322,10 +324,6 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     type State = CstRwState<M>;
 
     const MOST_READERS: u32 = counters::MOST;
-
-    fn new_state() -> CstRwState<M> {
-        CstRwState { base: ShflRw::<W>::new_state(), side: M::Word::new(0), heat: M::Word::new(0) }
-    }
 
     #[inline(always)]
     unsafe fn acquire_fast(state: &CstRwState<M>) -> bool {

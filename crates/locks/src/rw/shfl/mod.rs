@@ -176,6 +176,8 @@ pub struct ShflRwState<M: Machine> {
     pub queue: ShflQueue<M>,
 }
 
+crate::zeroed!(ShflRwState<M> { count, queue });
+
 /// What a thread wants from the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -420,10 +422,6 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     type State = ShflRwState<M>;
 
     const MOST_READERS: u32 = (FULL - READER) / READER;
-
-    fn new_state() -> ShflRwState<M> {
-        ShflRwState { count: M::Word::new(0), queue: ShflQueue::new() }
-    }
 
     /// (no WRITER, no bar) -> (readers + 1)
     #[inline]

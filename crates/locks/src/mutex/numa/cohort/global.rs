@@ -29,8 +29,6 @@ pub struct BackOff<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 impl<W: WaitPolicy> Global for BackOff<W> {
     type State<M: Machine> = ();
 
-    fn new<M: Machine>() {}
-
     fn try_lock<M: Machine>(at: &Place<'_, M, ()>) -> bool {
         word::try_take::<M>(at.word)
     }
@@ -80,11 +78,9 @@ pub struct TicketWords<M: Machine> {
     pub serving: M::Word,
 }
 
-impl<M: Machine> TicketWords<M> {
-    pub(super) fn new() -> Self {
-        Self { next: M::Word::new(0), serving: M::Word::new(0) }
-    }
+crate::zeroed!(TicketWords<M> { next, serving });
 
+impl<M: Machine> TicketWords<M> {
     pub(super) fn numbers(&self) -> Numbers<'_, M> {
         Numbers { next: &self.next, serving: &self.serving }
     }
@@ -95,10 +91,6 @@ pub struct GlobalTicket;
 
 impl Global for GlobalTicket {
     type State<M: Machine> = TicketWords<M>;
-
-    fn new<M: Machine>() -> TicketWords<M> {
-        TicketWords::new()
-    }
 
     fn try_lock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {
         at.state.numbers().try_draw()
@@ -149,6 +141,8 @@ pub struct McsRest<M: Machine> {
     pub next: M::Word,
 }
 
+crate::zeroed!(McsRest<M> { next });
+
 impl<'a, M: Machine> Place<'a, M, McsRest<M>> {
     fn words(&self) -> Words<'a, M> {
         Words { tail: self.word, next: &self.state.next }
@@ -157,10 +151,6 @@ impl<'a, M: Machine> Place<'a, M, McsRest<M>> {
 
 impl<W: WaitPolicy> Global for GlobalMcs<W> {
     type State<M: Machine> = McsRest<M>;
-
-    fn new<M: Machine>() -> McsRest<M> {
-        McsRest { next: M::Word::new(0) }
-    }
 
     fn try_lock<M: Machine>(at: &Place<'_, M, McsRest<M>>) -> bool {
         at.words().try_lock()

@@ -10,6 +10,7 @@ use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::parts::side::Side;
+use crate::parts::zeroed::Zeroed;
 
 /// An acquisition that may have to wait, at either level. It counts as contended once.
 pub struct Waiting<M: Machine> {
@@ -66,10 +67,7 @@ pub trait LocalLock: 'static {
 /// A lock among NUMA nodes; any thread may release it.
 pub trait Global: 'static {
     /// Its state beside the word.
-    type State<M: Machine>: 'static;
-
-    /// The state of a free lock.
-    fn new<M: Machine>() -> Self::State<M>;
+    type State<M: Machine>: Zeroed;
 
     /// Acquires the lock, if that is possible at once. Reads nothing outside the lock.
     fn try_lock<M: Machine>(at: &Place<'_, M, Self::State<M>>) -> bool;

@@ -131,6 +131,8 @@ pub struct CohortQueue<M: Machine, S> {
     pub global: S,
 }
 
+crate::zeroed!(CohortQueue<M, S> { side, home, epoch, global });
+
 /// The state of one lock: its word and its queue.
 struct Lock<'a, M: Machine, G: Global, L, P> {
     word: &'a M::Word,
@@ -311,11 +313,6 @@ impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
 
 impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {
     type Queue = CohortQueue<M, G::State<M>>;
-
-    fn new_queue() -> Self::Queue {
-        let zero = || M::Word::new(0);
-        CohortQueue { side: zero(), home: zero(), epoch: zero(), global: G::new::<M>() }
-    }
 
     unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
         Lock::<M, G, L, P>::new(word, queue).try_lock()

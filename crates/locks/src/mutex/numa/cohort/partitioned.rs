@@ -83,10 +83,6 @@ fn draw<M: Machine>(state: &TicketWords<M>) -> Option<u32> {
 impl Global for PartitionedTicket {
     type State<M: Machine> = TicketWords<M>;
 
-    fn new<M: Machine>() -> TicketWords<M> {
-        TicketWords::new()
-    }
-
     fn try_lock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {
         try_take(at.state)
     }

@@ -188,8 +188,6 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
 impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     type Queue = ();
 
-    fn new_queue() {}
-
     /// (0,0,0) -> (0,0,1)
     #[inline]
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
