@@ -103,7 +103,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::head::Contended;
-use crate::mutex::shuffle::turn::Turn;
+use crate::mutex::shuffle::turn::{Sleeper, Turn};
 use crate::parts::adoption::Chain;
 use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
@@ -179,7 +179,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         node.check_at.store(0, Relaxed); // and this.
         let behind = lock.queue.join_behind(me, me);
         if behind.is_some() {
-            return lock.wait_turn::<W, P>(me, behind, until);
+            return lock.queue.wait_turn::<W, P>(me, behind, until, Sleeper { lock, revoked: false });
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
@@ -277,7 +277,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
 
     unsafe fn acquire_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         let lock = Lock { word, queue };
-        let turn = lock.wait_turn::<W, P>(me, None, None);
+        let turn = lock.queue.wait_turn::<W, P>(me, None, None, Sleeper { lock: &lock, revoked: false });
         // Without a deadline it cannot time out.
         let _ = Self::finish(&lock, me, turn, None);
     }

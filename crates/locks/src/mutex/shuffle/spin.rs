@@ -80,7 +80,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
-use crate::mutex::shuffle::turn::{Turn, WALK_EVERY};
+use crate::mutex::shuffle::turn::{Turn, WALK_EVERY, Waiter};
 use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::raw::RawLock;
@@ -111,6 +111,35 @@ fn rest<M: Machine>(since: u32) -> u32 {
     }
     M::relax(NAP);
     LOOK
+}
+
+/// A waiter that polls for its turn. It takes no lock before, and never sleeps until it is woken.
+struct Poller<M> {
+    since: u32,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> Poller<M> {
+    /// A wait that begins now.
+    fn begin() -> Self {
+        Self { since: M::micros(), machine: PhantomData }
+    }
+}
+
+impl<M: Machine> Waiter for Poller<M> {
+    fn look_after(&self, last: Option<u32>) -> u32 {
+        last.map_or(POLLS, |_| rest::<M>(self.since))
+    }
+
+    fn take(&mut self, _: bool) -> bool {
+        false
+    }
+
+    fn has_taken(&self) {}
+
+    fn trusts(&self, _: Option<Handle>) -> bool {
+        false
+    }
 }
 
 /// The two pieces of state of one lock.
@@ -154,31 +183,17 @@ impl<M: Machine> Lock<'_, M> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
-        if self.queue.join(me, me) {
+        let behind = self.queue.join_behind(me, me);
+        if behind.is_none() {
             start_clock(node);
             node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
             self.queue.set_head(naming(me));
-        } else {
-            self.wait_turn::<P>(me, until)?;
+        } else if let Turn::TimedOut = self.queue.wait_turn::<Spin, P>(me, behind, until, Poller::<M>::begin()) {
+            return Err(TimedOut);
         }
         let won = self.contend::<P>(me, until);
         self.queue.pass_awake(me);
         won
-    }
-
-    /// Waits in the queue until it is head. If it gives up, its node stays behind.
-    fn wait_turn<P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let (since, mut polls) = (M::micros(), POLLS);
-        while !self.queue.spin_while_shuffled::<Spin, P>(me, M::sooner(polls, until)) {
-            if until.is_some_and(|deadline| M::expired(&deadline)) {
-                return match self.queue.leave_node(me.node::<M>(), false) {
-                    Turn::TimedOut => Err(TimedOut),
-                    _ => Ok(()),
-                };
-            }
-            polls = rest::<M>(since);
-        }
-        Ok(())
     }
 
     /// Contends for the word as the head: for `bound` µs with newcomers, then alone.

@@ -1,7 +1,8 @@
 //! # Waiting in a ShflLock's queue
 //!
-//! The wait from the failed attempt on the word to the front of the queue: the one arrival that polls, the wait for the
-//! turn, and what a waiter that wakes up before its turn may do. See [`shfl`](super::shfl), departures 4 and 5.
+//! The wait from the failed attempt on the word to the front of the queue, for all three ShflLocks: the one arrival that
+//! polls, and the wait for the turn. Then what a waiter of the mutex may do that wakes up before its turn. See
+//! [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -40,46 +41,6 @@ impl<M: Machine> Lock<'_, M> {
     /// One newcomer polls the word before it queues. Returns whether it won the lock.
     pub(super) fn arrive(&self) -> bool {
         self.queue.arrive(self.word, |seen| seen == FREE && try_take::<M>(self.word))
-    }
-
-    /// Waits in the queue, where it joined behind the node `behind`.
-    ///
-    /// It sleeps until its state changes. Now and then, ever more seldom, it wakes up by itself: the head may be frozen
-    /// while it polls. Then the head does not take the lock, and no release notices that. Once the waiter has seen that
-    /// the head sleeps, and that its own predecessor has linked itself, it looks only at its own node. The thread that
-    /// wakes the head leaves a note there ([`note_awake`](crate::parts::shuffle::front::note_awake)). A waiter that a
-    /// broadcast moved here goes on looking at the lock. A waiter that is woken although its state has not changed has
-    /// been roused, because the head may be frozen. It looks at the lock.
-    pub(super) fn wait_turn<W: WaitPolicy, P: Admission>(
-        &self,
-        me: Handle,
-        behind: Option<Handle>,
-        until: Option<Deadline>,
-    ) -> Turn {
-        let node = me.node::<M>();
-        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), LOOK, false);
-        loop {
-            let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
-                return Turn::Head;
-            }
-            match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
-                notified if is_notified(notified) => return Turn::Head,
-                state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
-                _ => {}
-            }
-            let (won, revoked) =
-                if try_take::<M>(self.word) { (true, false) } else { (self.revoke_stale_grant(), true) };
-            if won || until.is_some_and(|deadline| M::expired(&deadline)) {
-                let turn = self.queue.leave_node(node, won);
-                if matches!(turn, Turn::Won) {
-                    self.evict_idle_head(revoked);
-                    rouse::<M>(me); // A waiter that joined behind it may have relied on it.
-                }
-                return turn;
-            }
-            (look, trusts) = (look.saturating_mul(2), behind.is_some() && self.is_wake_up_assured(behind));
-        }
     }
 
     /// Whether the head sleeps on the word, so that a release wakes it or learns from the kernel that it does not
@@ -129,8 +90,88 @@ impl<M: Machine> Lock<'_, M> {
     }
 }
 
-/// The steps of a wait in the queue, for any lock in front of it.
+/// What a waiter in the queue may do about the lock before its turn. The three ShflLocks differ in this.
+pub(crate) trait Waiter {
+    /// For how long (µs) it waits before it looks at the lock by itself: the first time, or after this time.
+    fn look_after(&self, last: Option<u32>) -> u32;
+    /// Acquires the lock out of turn, if it may. `late`: its deadline has passed.
+    fn take(&mut self, late: bool) -> bool;
+    /// It has done so: evicts the head if that does not run.
+    fn has_taken(&self);
+    /// Whether it is certain that the head is woken. `behind`: the node behind which this waiter joined.
+    fn trusts(&self, behind: Option<Handle>) -> bool;
+}
+
+/// What a mutex's waiter may do.
+pub(super) struct Sleeper<'a, 'b, M: Machine> {
+    pub(super) lock: &'a Lock<'b, M>,
+    /// Whether it has the lock because it revoked a grant.
+    pub(super) revoked: bool,
+}
+
+impl<M: Machine> Waiter for Sleeper<'_, '_, M> {
+    fn look_after(&self, last: Option<u32>) -> u32 {
+        last.map_or(LOOK, |last| last.saturating_mul(2))
+    }
+
+    fn take(&mut self, _: bool) -> bool {
+        self.revoked = !try_take::<M>(self.lock.word);
+        !self.revoked || self.lock.revoke_stale_grant()
+    }
+
+    fn has_taken(&self) {
+        self.lock.evict_idle_head(self.revoked);
+    }
+
+    /// Not a waiter that a broadcast moved here: it goes on looking at the lock.
+    fn trusts(&self, behind: Option<Handle>) -> bool {
+        behind.is_some() && self.lock.is_wake_up_assured(behind)
+    }
+}
+
+/// A wait in the queue, for any lock in front of it.
 impl<M: Machine> ShflQueue<M> {
+    /// Waits in the queue, where it joined behind the node `behind`.
+    ///
+    /// If it may sleep, it sleeps until its state changes. Now and then, ever more seldom, it wakes up by itself: the
+    /// head may be frozen while it polls. Then the head does not take the lock, and no release notices that. Once the
+    /// waiter has seen that the head sleeps, and that its own predecessor has linked itself, it looks only at its own
+    /// node. The thread that wakes the head leaves a note there
+    /// ([`note_awake`](crate::parts::shuffle::front::note_awake)). A waiter that is woken although its state has not
+    /// changed has been roused, because the head may be frozen. It looks at the lock.
+    pub(crate) fn wait_turn<W: WaitPolicy, P: Admission>(
+        &self,
+        me: Handle,
+        behind: Option<Handle>,
+        until: Option<Deadline>,
+        mut waiter: impl Waiter,
+    ) -> Turn {
+        let node = me.node::<M>();
+        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), waiter.look_after(None), false);
+        loop {
+            let limit = if W::PARKS { stays } else { M::sooner(look, until) };
+            if W::SPINS && self.spin_while_shuffled::<W, P>(me, limit) {
+                return Turn::Head;
+            }
+            match self.sleep_in_queue::<W>(node, &mut look, trusts, until) {
+                notified if is_notified(notified) => return Turn::Head,
+                state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
+                _ => {}
+            }
+            let late = until.is_some_and(|deadline| M::expired(&deadline));
+            let won = waiter.take(late);
+            if won || late {
+                let turn = self.leave_node(node, won);
+                if matches!(turn, Turn::Won) {
+                    waiter.has_taken();
+                    rouse::<M>(me); // A waiter that joined behind it may have relied on it.
+                }
+                return turn;
+            }
+            (look, trusts) = (waiter.look_after(Some(look)), waiter.trusts(behind));
+        }
+    }
+
     /// One newcomer polls the word of the lock before it queues, until it has `taken` it. Returns whether it has.
     pub(crate) fn arrive(&self, word: &M::Word, taken: impl FnMut(u32) -> bool) -> bool {
         if self.head.fetch_or(ARRIVAL, Relaxed) & ARRIVAL != 0 {
@@ -143,7 +184,7 @@ impl<M: Machine> ShflQueue<M> {
 
     /// Polls for the turn. Shuffled waiters go on polling (slide 59), as long as there are CPUs for it and until
     /// `limit`. Returns whether this waiter is head.
-    pub(crate) fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
+    fn spin_while_shuffled<W: WaitPolicy, P: Admission>(&self, me: Handle, limit: Deadline) -> bool {
         loop {
             if self.spin_in_queue::<W, P>(me, limit) {
                 return true;
@@ -173,7 +214,7 @@ impl<M: Machine> ShflQueue<M> {
     /// WAITING -> PARKED. Sleeps until its state changes, it is woken for another reason, its deadline has passed, or
     /// `look` µs are over. If it `trusts` the head to be woken, it sleeps on after `look`, twice as long each time,
     /// until there is a note that the head is awake. Returns the state then.
-    pub(crate) fn sleep_in_queue<W: WaitPolicy>(
+    fn sleep_in_queue<W: WaitPolicy>(
         &self,
         node: &Node<M>,
         look: &mut u32,
@@ -196,7 +237,7 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.
-    pub(crate) fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
+    fn leave_node(&self, node: &Node<M>, won: bool) -> Turn {
         self.left().add();
         loop {
             let seen = node.state.load(Acquire);
@@ -213,6 +254,6 @@ impl<M: Machine> ShflQueue<M> {
 
 /// Whether a waiter need not wait in the queue any more: it is head (perhaps it slept on the lock's word until a moment
 /// ago), or it was head, and has been evicted before it noticed. (A head that contends finds out.)
-pub(crate) fn is_notified(seen: u32) -> bool {
+fn is_notified(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
 }

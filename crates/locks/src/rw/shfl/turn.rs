@@ -9,12 +9,12 @@ use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::{rouse, wake};
-use crate::mutex::shuffle::turn::{LOOK, Turn, is_notified};
+use crate::mutex::shuffle::turn::{LOOK, Turn, Waiter};
 use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
-use crate::parts::wait::{STAY, WaitPolicy};
+use crate::parts::wait::WaitPolicy;
 use crate::rw::shfl::head::Contended;
 use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
@@ -67,6 +67,30 @@ impl<'a> Wait<'a> {
     /// How long (µs) the waiter sleeps before it looks for itself the first time.
     pub(super) fn look<M: Machine>(&self) -> u32 {
         if self.passes() { M::tunables().bound_us.max(1) } else { LOOK }
+    }
+}
+
+/// What a waiter in the queue may do about the lock before its turn.
+struct Waiting<'a, 'b, M: Machine> {
+    state: &'a ShflRwState<M>,
+    wait: &'a Wait<'b>,
+}
+
+impl<M: Machine> Waiter for Waiting<'_, '_, M> {
+    fn look_after(&self, last: Option<u32>) -> u32 {
+        last.map_or_else(|| self.wait.look::<M>(), |last| last.saturating_mul(2))
+    }
+
+    fn take(&mut self, late: bool) -> bool {
+        self.state.admit_out_of_turn(self.wait, late) || self.wait.is_over()
+    }
+
+    fn has_taken(&self) {
+        self.state.evict_idle_head(self.wait.want);
+    }
+
+    fn trusts(&self, behind: Option<Handle>) -> bool {
+        !self.wait.passes() && self.state.is_wake_up_assured(self.wait.want, behind)
     }
 }
 
@@ -160,46 +184,12 @@ impl<M: Machine> ShflRwState<M> {
         node.queued_at.store(M::micros(), Relaxed); // and this.
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
-            return self.wait_turn::<W, P>(me, behind, wait, until);
+            return self.queue.wait_turn::<W, P>(me, behind, until, Waiting { state: self, wait });
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
         self.queue.set_head(naming(me));
         Turn::Head
-    }
-
-    /// Waits in the queue, where it joined behind the node `behind`.
-    fn wait_turn<W: WaitPolicy, P: Admission>(
-        &self,
-        me: Handle,
-        behind: Option<Handle>,
-        wait: &Wait<'_>,
-        until: Option<Deadline>,
-    ) -> Turn {
-        let node = me.node::<M>();
-        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), wait.look::<M>(), false);
-        loop {
-            let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            if W::SPINS && self.queue.spin_while_shuffled::<W, P>(me, limit) {
-                return Turn::Head;
-            }
-            match self.queue.sleep_in_queue::<W>(node, &mut look, trusts, until) {
-                notified if is_notified(notified) => return Turn::Head,
-                state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
-                _ => {}
-            }
-            let late = until.is_some_and(|deadline| M::expired(&deadline));
-            let won = self.admit_out_of_turn(wait, late) || wait.is_over();
-            if won || late {
-                let turn = self.queue.leave_node(node, won);
-                if matches!(turn, Turn::Won) {
-                    self.evict_idle_head(wait.want);
-                    rouse::<M>(me); // A waiter that joined behind it may have relied on it.
-                }
-                return turn;
-            }
-            (look, trusts) = (look.saturating_mul(2), !wait.passes() && self.is_wake_up_assured(wait.want, behind));
-        }
     }
 
     /// Whether the head sleeps on the counter, and must: then a release wakes it, and later releases check whether it
