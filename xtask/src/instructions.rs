@@ -30,10 +30,12 @@ pub(crate) struct Options {
 
 /// What is measured: a kind of pair, and its functions.
 type Pair = (&'static str, [&'static str; 2]);
-const PAIRS: [Pair; 3] = [
+const PAIRS: [Pair; 5] = [
     ("default", ["pthread_mutex_lock", "pthread_mutex_unlock"]),
     ("spin", ["pthread_spin_lock", "pthread_spin_unlock"]),
     ("sem", ["sem_wait", "sem_post"]),
+    ("read", ["pthread_rwlock_rdlock", "pthread_rwlock_unlock"]),
+    ("write", ["pthread_rwlock_wrlock", "pthread_rwlock_unlock"]),
 ];
 
 /// The function that defines a lock function is told from glibc's by its library.
@@ -52,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 
     let mut tally = Tally::default();
     let mut table = table::of_numbers(["lock", "function", "with stats", "without", "difference"]);
-    // Spinlocks and semaphores are the same under every lock.
+    // All but mutexes are the same under every lock.
     let all = locks.iter().enumerate();
     for (lock, what) in
         all.flat_map(|(i, lock)| PAIRS[..if i == 0 { PAIRS.len() } else { 1 }].iter().map(move |what| (lock, what)))

@@ -301,7 +301,7 @@ mod tests {
         assert!(object.symbol.as_ref().is_some_and(|name| name.ends_with("A_VARIABLE+0x4")), "{object:?}");
         let place = object.place.unwrap();
         assert!(place.function.as_ref().is_some_and(|name| name.ends_with("tests::modules")), "{place:?}");
-        assert!(place.source.as_ref().is_some_and(|source| source.contains("symbols.rs:")), "{place:?}");
+        // This program has no line tables: `tests/stats.rs` has one that has.
         assert_eq!(place.reason, Reason::Initialised);
         let me = std::env::current_exe().unwrap();
         assert_eq!((object.module.as_deref(), place.module.as_str()), (me.to_str(), me.to_str().unwrap()));

@@ -17,7 +17,7 @@
 //! | [`spin`], [`umwait`] | polling: budget, yielding, signs of a crowd; resting until a line changes |
 //! | [`membarrier`] | a full barrier with one free side |
 //! | [`epoch`] | telling a forked child from its parent |
-//! | [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near it; the machine's topology |
+//! | [`place`], [`numa`], [`near`], [`groups`], [`parts`], [`topology`] | where a thread runs, and what is near it |
 //! | [`stats`] | counters in shared memory |
 //! | [`settings`] | the user's settings |
 
@@ -36,6 +36,7 @@ pub mod membarrier;
 pub mod near;
 pub mod numa;
 pub mod parts;
+pub mod place;
 pub mod pool;
 pub mod registry;
 pub mod settings;

@@ -17,14 +17,11 @@ use core::sync::atomic::{
 use flashlock_locks::catalogue::LockId;
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::Machine;
-use flashlock_locks::parts::policy::Chosen;
 use flashlock_locks::parts::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{
-    Native, NoStats, Word32, alone, clock, epoch, groups, holder, near, numa, parts, registry, spin, stats, sys,
-};
+use flashlock_native::{Native, NoStats, Word32, alone, clock, epoch, holder, place, registry, spin, stats, sys};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -197,15 +194,7 @@ pub fn init() {
     report_lock();
     alone::prepare();
     holder::prepare();
-    let imagined = imagined();
-    numa::prepare(imagined.map(|[nodes, _, _]| nodes));
-    if Chosen::asks_where(settings::tunables().policy) {
-        near::prepare();
-    }
-    if settings::tunables().levels > 2 {
-        groups::prepare(imagined);
-    }
-    parts::prepare();
+    place::prepare(settings::tunables(), imagined());
     epoch::current();
     clock::now();
     spin::prepare();

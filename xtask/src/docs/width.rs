@@ -8,7 +8,7 @@ use flashlock_report::wrap::{WIDTH, item};
 
 use crate::workspace;
 
-/// How the names of the files end that are looked at.
+/// How the names of the files end that are looked at; scripts are, too.
 const ENDINGS: [&str; 15] =
     [".rs", ".md", ".c", ".h", ".cc", ".cpp", ".hpp", ".java", ".js", ".html", ".lua", ".pl", ".py", ".sh", ".toml"];
 /// In what a document shows a program's output. Anything else is written by people.
@@ -17,9 +17,12 @@ const OUTPUT: [&str; 4] = ["```", "```text", "```json", "```toml"];
 /// The lines of the project's files that are too wide.
 pub(super) fn wide() -> Result<Vec<String>> {
     let mut wide = Vec::new();
-    for name in workspace::files()?.iter().filter(|name| ENDINGS.iter().any(|ending| name.ends_with(ending))) {
-        // What was deleted, and is not committed, is listed as well.
+    for name in &workspace::files()? {
+        // What was deleted, and is not committed, is listed as well; some files are not text.
         let Ok(text) = fs::read_to_string(workspace::path(name)) else { continue };
+        if !ENDINGS.iter().any(|ending| name.ends_with(ending)) && !text.starts_with("#!") {
+            continue;
+        }
         let lines = wide_in(&text, name.ends_with(".md"));
         wide.extend(lines.into_iter().map(|line| format!("{name}:{line}: wider than {WIDTH} characters")));
     }

@@ -63,8 +63,8 @@ macro_rules! for_each_rw_lock {
 /// The readers-writer lock used when the user names none.
 pub const RW_DEFAULT: RwId = RwId::CstRw;
 
-/// What is known of a readers-writer lock. Its options are settings of the process: the mutexes' lock uses the same
-/// ones.
+/// What is known of a readers-writer lock. Under the preload library, mutexes and readers-writer locks share one set of
+/// options.
 #[derive(Clone, Copy, Debug)]
 pub struct RwInfo {
     /// Which one it is.
