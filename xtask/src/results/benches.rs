@@ -131,9 +131,7 @@ fn hot() -> Bench {
         name: "hot",
         title: "One hot lock",
         about: "All threads take the same mutex: in it they read and write some shared cache lines, outside they pause \
-                for about 100 cycles. With 4 threads and 16 lines `shfl` is below glibc: its waiters keep awake (see \
-                the CPU time), so that threads of both CPUs take turns, and the lines travel; glibc's sleep, and leave \
-                the lock to one thread.",
+                for about 100 cycles.",
         kind: Kind::Mutex,
         program: "hotlock",
         groups: LINES.iter().map(|&lines| group(lines)).collect(),
