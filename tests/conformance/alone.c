@@ -25,7 +25,7 @@ static void *nothing(void *unused)
     return unused;
 }
 
-/* Each in a process of its own, which nobody has made threads in. */
+/* Each in a process of its own, in which no threads have been made. */
 static void in_a_child(void (*body)(int), int argument)
 {
     pid_t child = fork();

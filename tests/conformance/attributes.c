@@ -1,4 +1,4 @@
-/* Attribute objects: they keep what they are told and refuse what they do not know. */
+/* Attribute objects: they keep the values that are set and refuse those that they do not know. */
 #include "conformance.h"
 
 /* Sets each valid value, reads it back, then tries one that is not valid. */

@@ -1,4 +1,4 @@
-/* Condition variables without deadlines: who wakes, what is remembered, what becomes of the mutex. */
+/* Condition variables without deadlines: which waiter wakes, what is remembered, what becomes of the mutex. */
 #include "conformance.h"
 
 #include <sys/mman.h>
@@ -184,7 +184,8 @@ CHECK(cond_basic, errorcheck_mutex_owned_again) { wait_fresh(PTHREAD_MUTEX_ERROR
 
 CHECK(cond_basic, recursive_mutex_owned_again) { wait_fresh(PTHREAD_MUTEX_RECURSIVE, is_at_depth_one); }
 
-/* As in glibc: a wait undoes one lock, so at depth two the mutex stays held and nobody can come to signal under it. */
+/* As in glibc: a wait undoes one lock, so at depth two the mutex stays held and no thread can come to signal under
+ * it. */
 CHECK(cond_basic, recursive_mutex_at_depth_two_stays_held)
 {
     pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;

@@ -1,6 +1,6 @@
 /*
- * A mutex that a waiter on a condition variable is to acquire again is in use, although nobody holds it: to destroy it
- * is EBUSY, as glibc answers. And when all waits have ended, however they did, it is not.
+ * A mutex that a waiter on a condition variable is to acquire again is in use, even if no thread holds it: to destroy
+ * it is EBUSY, as glibc answers. And when all waits have ended, however they did, it is not.
  */
 #include "conformance.h"
 
@@ -160,7 +160,7 @@ CHECK(cond_busy, an_inheriting_mutex_until_all_are_woken)
     end(threads, CROWD);
 }
 
-/* A child has the waiters' count, but not the waiters: made anew, the mutex is nobody's. */
+/* A child has the waiters' count, but not the waiters: made anew, the mutex is not in use. */
 CHECK(cond_busy, not_one_made_anew_in_a_child)
 {
     pthread_t threads[CROWD];

@@ -19,7 +19,7 @@ static void *wait_without_owning(void *argument)
     return NULL;
 }
 
-/* Who is refused must never be seen by a broadcast, which might send it to wait for the mutex in its turn. */
+/* A broadcast must never see a thread that is refused: it might send that thread to wait for the mutex in its turn. */
 static void refused_among_broadcasts(int kind)
 {
     struct strangers s = {.cond = PTHREAD_COND_INITIALIZER};

@@ -304,7 +304,7 @@ CHECK(cond_stress, destroyed_and_gone_after_broadcast_to_6) { end_after_broadcas
 
 CHECK(cond_stress, destroyed_and_gone_after_broadcast_outside) { end_after_broadcast(4, 1000, true); }
 
-/* The waiter is the one who destroys and frees, having been signalled under the mutex. */
+/* The waiter, signalled under the mutex, destroys and frees both. */
 struct parcel {
     pthread_mutex_t mutex;
     pthread_cond_t cond;

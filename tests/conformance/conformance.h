@@ -106,7 +106,7 @@ const char *code_name(int code);
         report_progress(__FILE__, __LINE__);                                                        \
     } while (0)
 
-/* A timed call gave up: it must not have done so before its deadline. How much later is nobody's promise. */
+/* A timed call gave up: it must not have done so before its deadline. How much later is not promised. */
 #define CHECK_REACHED(clock, deadline)                                                              \
     CHECK_TRUE(time_reached(clock, deadline), "timed out %ld us before the deadline",               \
                time_missing_us(clock, deadline))
@@ -228,8 +228,8 @@ void sleepers_give(struct sleepers *sleepers, int tokens);
 /* Waits (without the condition variable) until that many have left. */
 void sleepers_await(struct sleepers *sleepers, int woken);
 void sleepers_join(struct sleepers *sleepers);
-/* In a forked child, where the sleepers and whoever was at the condition variable do not exist: a new mutex, but the
-   condition variable as it was found, by signals, a broadcast and in the end its destruction. */
+/* In a forked child, where the sleepers and any other thread at the condition variable do not exist: a new mutex, but
+   the condition variable as it was found, by signals, a broadcast and in the end its destruction. */
 void sleepers_use_inherited(struct sleepers *sleepers);
 
 /* ---- Mutex kinds ------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
  * A program whose malloc takes a static pthread mutex, as several allocators do: conformance_malloc SCENARIO. If
- * locking or waiting allocates, that is said here; it would call itself, and hang or overflow the stack.
+ * locking or waiting allocates, that is reported here; it would call itself, and hang or overflow the stack.
  */
 #include "conformance.h"
 
@@ -120,7 +120,7 @@ void *realloc(void *block, size_t size)
     return bigger;
 }
 
-/* More than 16 is not offered; whoever needs it wastes a block. */
+/* More than 16 is not offered; a caller that needs it wastes a block. */
 void *aligned_alloc(size_t alignment, size_t size)
 {
     if (alignment <= 16) return malloc(size);
@@ -129,7 +129,7 @@ void *aligned_alloc(size_t alignment, size_t size)
     uintptr_t aligned = ((uintptr_t)block + sizeof(struct header) + alignment - 1) & ~(alignment - 1);
     struct header *header = (struct header *)aligned - 1;
     header->guard = guard;
-    header->size_class = SMALLEST; /* freed as such a block; nobody reallocates one */
+    header->size_class = SMALLEST; /* freed as such a block; none is reallocated */
     return (void *)aligned;
 }
 

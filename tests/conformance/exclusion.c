@@ -3,8 +3,8 @@
  *
  * It is read, sometimes held for a while (a yield, a few hundred turns), and written back. An intruder that writes in
  * between is overwritten, and the sum is short. The yields matter most: while a holder is off its CPU, each of the
- * others tries the lock, and a lock that lets somebody in once in ten thousand times is caught within a second. No
- * atomic operation stands in the section, so the lock's own ordering is tested as well.
+ * others tries the lock, and a lock that lets a second thread in once in ten thousand times is caught within a second.
+ * No atomic operation stands in the section, so the lock's own ordering is tested as well.
  */
 #include "conformance.h"
 

@@ -221,14 +221,14 @@ static void end_as_threads_end(void)
     pthread_exit(NULL);
 }
 
-/* Nobody calls exit: the process ends with its last thread, successfully. */
+/* No thread calls exit: the process ends with its last thread, successfully. */
 CHECK(exit, last_thread_ends_the_process) { ends_with(0, end_as_threads_end); }
 
 /* ---- Threads blocked for good on memory that is gone: static destructors, delete ---- */
 
 /*
- * Detached threads wait for a mutex that nobody will release; its memory is unmapped, and the program runs on for a
- * while before it ends. Who sleeps, and is not woken, must not look at it.
+ * Detached threads wait for a mutex that no thread will release; its memory is unmapped, and the program runs on for a
+ * while before it ends. A thread that sleeps, and is not woken, must not look at it.
  */
 static void block_on(void *page, int count, mutex_call *lock)
 {

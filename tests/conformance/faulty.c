@@ -308,7 +308,7 @@ EXPORT int sem_post(sem_t *p)
     return 0;
 }
 
-/* ---- Readers-writer locks: who finds it taken sleeps until somebody releases it, and looks again ---- */
+/* ---- Readers-writer locks: a thread that finds it taken sleeps until it is released, and looks again ---- */
 
 struct rw {
     word guard, turn, readers, writer;
@@ -403,7 +403,7 @@ EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
     return is_of("rw-") ? rw_release(lock) : REAL(pthread_rwlock_unlock)(lock);
 }
 
-/* ---- Mutexes that count who sleeps, and look whether the process has one thread ---- */
+/* ---- Mutexes that count their sleepers, and look whether the process has one thread ---- */
 
 struct mutex {
     word lock, waiters;

@@ -93,8 +93,8 @@ CHECK(mapped, default_processes_contend_in_turn) { contends_in_turn(KIND_DEFAULT
 
 /*
  * A process forks, and its children, one after the other, use mutexes of every kind: two in memory that all of them
- * map, and one of their own. Nobody contends. glibc's test of robust mutexes and fork does the same; it hung under
- * locks that made a side block at the first use, because the second child took the first one's name of it for its own.
+ * map, and one of their own. No two contend. glibc's test of robust mutexes and fork does the same; it hung under locks
+ * that made a side block at the first use, because the second child took the first one's name of it for its own.
  */
 
 enum { SHARED = 1, ROBUST = 2, INHERITS = 4, CHECKS = 8, ALL_KINDS = 16 };
@@ -133,7 +133,7 @@ static void be_second_child(struct case_of_kinds c, struct of_children *shared)
 {
     bool is_left = c.first_locks_childrens && c.childrens & ROBUST;
     if (c.parents & SHARED) CHECK_RC(pthread_mutex_trylock(&shared->parents), EBUSY);
-    if (is_left && !(c.childrens & SHARED)) return; /* whoever died with it was of another process */
+    if (is_left && !(c.childrens & SHARED)) return; /* the thread that died with it was of another process */
     CHECK_RC(pthread_mutex_lock(&shared->childrens), is_left ? EOWNERDEAD : 0);
     if (is_left) CHECK_OK(pthread_mutex_consistent(&shared->childrens));
     CHECK_OK(pthread_mutex_unlock(&shared->childrens));

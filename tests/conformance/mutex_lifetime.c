@@ -1,6 +1,6 @@
 /*
  * The end of a mutex. POSIX lets the next owner destroy a mutex and free its memory as soon as it has released it,
- * while the previous owner may still be inside its own unlock. Whoever touches the mutex after letting another in,
+ * while the previous owner may still be inside its own unlock. A thread that touches the mutex after letting another in
  * faults here.
  */
 #include "conformance.h"
@@ -16,7 +16,7 @@ static void *fresh_page(void)
     return page;
 }
 
-/* Makes the page unusable in one of three ways, and usable again once everybody is out. */
+/* Makes the page unusable in one of three ways, and usable again once all threads are out. */
 static void end_page(void *page, enum end end)
 {
     if (end == PROTECT) HOT_OK(mprotect(page, 4096, PROT_NONE));
@@ -159,7 +159,7 @@ struct list {
     atomic_long taken;
 };
 
-/* Unlinks the first node while holding its predecessor, then frees it: nobody can be waiting, somebody may be
+/* Unlinks the first node while holding its predecessor, then frees it: no thread can be waiting, but one may be
  * leaving. */
 static bool take_first(struct list *list)
 {
@@ -260,7 +260,7 @@ CHECK(mutex_lifetime, same_address_reborn_at_once)
     thread_join(thread);
 }
 
-/* The waiter's own stack is gone when the one who let it in returns from unlock. */
+/* The waiter's own stack is gone when the thread that let it in returns from unlock. */
 static void *wait_on_own_stack(void *mutex)
 {
     char frame[4096];

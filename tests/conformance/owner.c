@@ -1,5 +1,5 @@
 /*
- * Who holds a mutex: debuggers read it in the object, where glibc writes it, whatever the kind.
+ * Which thread holds a mutex: debuggers read it in the object, where glibc writes it, whatever the kind.
  */
 #include "conformance.h"
 
@@ -14,7 +14,7 @@ static void held_among_others(void)
     CHECK_OK(pthread_mutex_unlock(&mutex));
 }
 
-/* Nobody else wants it. */
+/* No other thread wants it. */
 static void held(void)
 {
     held_among_others();

@@ -1,10 +1,10 @@
 /*
- * Threads of unlike priority under SCHED_FIFO on one CPU: whoever waits for one that it outranks must sleep, for that
- * one does not run as long as it does not. One of the two is slowed, so that the other finds it at any instruction.
- * Skipped where the system refuses SCHED_FIFO.
+ * Threads of unlike priority under SCHED_FIFO on one CPU: a thread that waits for one that it outranks must sleep,
+ * because the other does not run until it sleeps. One of the two is slowed, so that the other finds it at any
+ * instruction. Skipped where the system refuses SCHED_FIFO.
  *
  * What fails here is a thread that polls until the other one has done something. One that polls for a while and then
- * sleeps passes, though it waits. The models show that a release waits for nobody (model/tests/shuttle/unwaited.rs).
+ * sleeps passes, though it waits. The models show that a release waits for no thread (model/tests/shuttle/unwaited.rs).
  */
 #include "slow_motion.h"
 
@@ -82,7 +82,7 @@ static void begin(void)
     CHECK_OK(pthread_mutex_unlock(&contended));
 }
 
-/* The holder releases while somebody whom it outranks stands at any instruction of his lock. */
+/* The holder releases while a thread that it outranks stands at any instruction of its lock. */
 CHECK(real_time, holder_outranks_who_joins)
 {
     begin();
@@ -98,7 +98,7 @@ CHECK(real_time, holder_outranks_who_joins)
     }
 }
 
-/* Somebody wants the lock while one whom it outranks stands at any instruction of his unlock. */
+/* A thread wants the lock while another one, which it outranks, stands at any instruction of its unlock. */
 CHECK(real_time, who_joins_outranks_the_holder)
 {
     begin();

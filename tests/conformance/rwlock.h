@@ -37,7 +37,7 @@ void rw_start(struct rw_user *user, pthread_rwlock_t *lock, rw_call *call);
 void rw_start_held(struct rw_user *user, pthread_rwlock_t *lock, rw_call *call);
 bool rw_has_it(struct rw_user *user);
 void rw_finish(struct rw_user *user);
-/* Lets all of them go, whoever gets the lock first. */
+/* Lets all of them go, in whatever order they get the lock. */
 void rw_finish_all(struct rw_user *users, int count);
 
 /* Threads that read and write two counters, which a reader must see equal. Fails the check if one does not, or a write

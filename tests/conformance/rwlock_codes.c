@@ -124,7 +124,7 @@ static void times_out(int kind)
     rw_finish(&user);
     rw_start_held(&user, &lock, pthread_rwlock_rdlock);
     WAYS(i) if (ways[i].write) must_time_out(&ways[i], &lock);
-    rw_is_read(&lock); /* nobody waits any more */
+    rw_is_read(&lock); /* no thread waits any more */
     rw_finish(&user);
     rw_is_free(&lock);
     CHECK_OK(pthread_rwlock_destroy(&lock));
@@ -199,9 +199,9 @@ static int insist_write(pthread_rwlock_t *lock)
     return insist(pthread_rwlock_clockwrlock, lock);
 }
 
-/* Of these kinds, glibc's writer whose deadline passes hands its turn to another writer. That one may find the write
+/* With these kinds, a glibc writer whose deadline passes hands its turn to another writer. That one may find the write
    phase already begun, and not wait for the last reader to say so: the reader then says so after the phase is over, and
-   all who come after wait for its end. */
+   all that come after wait for its end. */
 static bool glibc_may_hang(int kind)
 {
     return kind == PTHREAD_RWLOCK_PREFER_WRITER_NP || kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP;

@@ -32,7 +32,7 @@ static void *take_share(void *argument)
         bool write = (me + round) % 10 < l->writers;
         HOT_OK(write ? pthread_rwlock_wrlock(&estate->lock) : pthread_rwlock_rdlock(&estate->lock));
         if (write) estate->value++;
-        /* Whoever counts down last is alone with it once it has the lock for writing. */
+        /* The thread that counts down last is alone with it once it has the lock for writing. */
         bool last = atomic_fetch_sub(&estate->heirs, 1) == 1;
         HOT_OK(pthread_rwlock_unlock(&estate->lock));
         if (last) {
@@ -290,7 +290,7 @@ static void freeze(int signal)
     gate_wait(&thaw, 1);
 }
 
-/* One waits and is frozen; the lock is released; others use it, as often as they like. */
+/* A thread waits and is frozen; the lock is released; others use it, as often as they like. */
 static void frozen_waiter(int kind, rw_call *holder, rw_call *waiter)
 {
     pthread_rwlock_t lock;

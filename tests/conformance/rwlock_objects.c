@@ -100,7 +100,7 @@ CHECK(rwlock, locks_beside_each_other_are_apart)
     for (int i = 0; i < 64; i++) rw_is_free(&locks[i]);
 }
 
-/* glibc counts to 2^29, others to less: whoever says EAGAIN must count right until then, and go on to do so
+/* glibc counts to 2^29, others to less: a lock that answers EAGAIN must count right until then, and go on to do so
  * afterwards. */
 CHECK(rwlock, too_many_readers_are_refused)
 {

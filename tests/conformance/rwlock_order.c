@@ -1,4 +1,4 @@
-/* Readers-writer locks: who goes before whom, where a program may rely on it. */
+/* Readers-writer locks: which thread goes before which, where a program may rely on it. */
 #include "rwlock.h"
 
 /* ---- Readers that hold the lock already pass writers that wait ---- */
@@ -91,7 +91,7 @@ static void *read_late(void *lock)
     return NULL;
 }
 
-/* Nobody holds it for writing, so a reader gets it, deadline or not. */
+/* No thread holds it for writing, so a reader gets it, deadline or not. */
 static void late(int kind)
 {
     pthread_rwlock_t lock;
@@ -146,7 +146,7 @@ CHECK(rwlock_order, kind_2_readers_come_in_when_the_writer_gives_up)
     rw_is_free(&lock);
 }
 
-/* ---- Nobody starves for ever ---- */
+/* ---- No thread starves for ever ---- */
 
 struct flood {
     pthread_rwlock_t lock;

@@ -304,7 +304,8 @@ static void *wait_foreignly(void *tid)
     return NULL;
 }
 
-/* It is the C library's own next, initialised past any interposition: whoever posts to it wakes who waits there. */
+/* It becomes the C library's own, initialised past any interposition: a post to it wakes the thread that waits
+ * there. */
 CHECK(sem, destroyed_memory_becomes_the_c_librarys)
 {
     void *libc = dlopen(LOCKS_LIBRARY, RTLD_NOW);

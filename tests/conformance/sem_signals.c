@@ -137,7 +137,7 @@ CHECK(sem_signals, handlers_post_to_what_they_interrupt)
         if (i % 4 == 0) nap_us(20);
     }
     atomic_store(&enough, true);
-    for (int i = 0; i < 6; i++) sem_post(&sem); /* for those who wait without a deadline */
+    for (int i = 0; i < 6; i++) sem_post(&sem); /* for the threads that wait without a deadline */
     long posted = atomic_load(&from_handlers) + 6, taken = 0, balance = 0;
     for (int i = 0; i < 6; i++) {
         long result = (long)thread_join(threads[i]);
@@ -148,7 +148,7 @@ CHECK(sem_signals, handlers_post_to_what_they_interrupt)
     CHECK_EQ(sem_value(&sem), posted + balance - taken);
 }
 
-/* ---- Frozen waiters hold nobody up ---- */
+/* ---- Frozen waiters hold no thread up ---- */
 
 static struct gate frozen, thaw;
 
@@ -178,7 +178,7 @@ static void frozen_waiters(int count, unsigned who)
         CHECK_OK(pthread_kill(w[i].thread, SIGUSR1));
         gate_wait(&frozen, ++stopped);
     }
-    /* A permit goes to somebody who runs. */
+    /* A permit goes to a thread that runs. */
     for (int i = 0; i < running; i++) {
         CHECK_OK(sem_post(&sem));
         nap_us(i * 100);

@@ -46,7 +46,7 @@ CHECK(sem_waits, extreme_deadlines)
     }
 }
 
-/* A post at about the deadline: who says that it timed out has not taken it. */
+/* A post at about the deadline: a waiter that says that it timed out has not taken it. */
 CHECK(sem_waits, post_at_the_deadline_is_not_lost)
 {
     sem_t sem;

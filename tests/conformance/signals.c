@@ -174,7 +174,7 @@ static pthread_mutex_t private_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t private_cond = PTHREAD_COND_INITIALIZER;
 static struct gate entered, left;
 
-/* Nobody interrupts the holder of the private mutex, so locking it here is safe. */
+/* No signal interrupts the holder of the private mutex, so locking it here is safe. */
 static void lock_private(int number)
 {
     (void)number;

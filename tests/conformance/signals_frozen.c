@@ -5,7 +5,7 @@
 #include "conformance.h"
 
 static struct gate frozen, thaw;
-static _Atomic int freezes; /* how often somebody has been frozen */
+static _Atomic int freezes; /* how often a thread has been frozen */
 
 static void freeze_here(int number)
 {
@@ -139,8 +139,7 @@ CHECK(signals, frozen_beyond_its_deadline)
 
 /* ---- On a condition variable ---- */
 
-/* All are woken; those that run leave, and the mutex is theirs. (Which one a single signal wakes is nobody's
- * promise.) */
+/* All are woken; those that run leave, and the mutex is theirs. (Which one a single signal wakes is not promised.) */
 static void freeze_sleepers(int count, unsigned who)
 {
     struct sleepers s = SLEEPERS_INITIALIZER;

@@ -179,7 +179,7 @@ static int timedwait_for_go(struct stage *s)
     return rc;
 }
 
-/* So that who consumed the signal shows. */
+/* Shows which thread consumed the signal. */
 static int wait_once(struct stage *s)
 {
     return pthread_cond_wait(s->cond, &s->mutex);

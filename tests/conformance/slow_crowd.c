@@ -120,8 +120,8 @@ static void *hold_and_let_go(void *argument)
     return NULL;
 }
 
-/* By turns, the lock is held in the one way and in the other. The crowd is there and is not: a crowd that is woken may
- * wake the one that was overlooked. Without it, the holder lets go before the slow ones go on, or after. */
+/* By turns, the lock is held in the one way and in the other, with the crowd and without it: a crowd that is woken may
+ * wake the thread that was overlooked. Without it, the holder lets go before the slow ones go on, or after. */
 static void play(struct slow_one *ones, int count, int turn)
 {
     char what[160];
@@ -163,7 +163,7 @@ static void play(struct slow_one *ones, int count, int turn)
 /* How many instructions it takes up to where it sleeps, if it does. */
 static long length_of(const struct slow_deed *deed)
 {
-    enum { LONGEST = 4000 }; /* who polls for longer is stopped before */
+    enum { LONGEST = 4000 }; /* a thread that polls for longer is stopped before */
     struct slow_one one = {.deed = deed, .step = LONGEST};
     play(&one, 1, 0);
     long steps = slow_steps_of(0);

@@ -1,7 +1,7 @@
 /*
  * One thread, or two, stopped at any instruction of what they do to a lock, while a crowd waits for the lock. Meanwhile
- * each of the crowd goes on or sleeps: none polls for ever. Once the slow ones go on, everybody must have the lock in
- * turn: nobody is lost, wherever the slow ones stood. (slow_crowd.c)
+ * each of the crowd goes on or sleeps: none polls for ever. Once the slow ones go on, each thread must have the lock in
+ * turn: none is lost, wherever the slow ones stood. (slow_crowd.c)
  */
 #ifndef SLOW_CROWD_H
 #define SLOW_CROWD_H
@@ -14,7 +14,7 @@ struct slow_deed {
     void (*prepare)(void); /* at full speed, before others wait: acquires what is released in slow motion */
     void (*perform)(void); /* slowly */
     void (*finish)(void);  /* at full speed again: releases what was acquired in slow motion */
-    bool alone;            /* nobody else can prepare something as well */
+    bool alone;            /* no other thread can prepare something as well */
 };
 
 enum { SLOW_CROWD = 4 };
@@ -25,7 +25,7 @@ struct slow_scene {
     void (*make)(void);             /* a free lock */
     void (*hold[2])(void);          /* by another thread, if no slow one prepares anything; taken in turn */
     void (*let_go)(void);           /* of that */
-    void (*take[SLOW_CROWD])(void); /* what each of the crowd does: lock and unlock; NULL: nobody */
+    void (*take[SLOW_CROWD])(void); /* what each of the crowd does: lock and unlock; NULL: none */
     void (*must_be_free)(void);
 };
 

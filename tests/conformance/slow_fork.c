@@ -54,7 +54,7 @@ static void *time_out_slowly(void *argument)
     return NULL;
 }
 
-/* Returns when all who waited have gone. */
+/* Returns when all waiters have gone. */
 static void end_all_waits(struct sleepers *s, pthread_t slow)
 {
     slow_go_on();

@@ -1,4 +1,4 @@
-/* Mutexes in slow motion: unlock must not look back once another has been let in, and nobody gets in beside. */
+/* Mutexes in slow motion: unlock must not look back once another thread has been let in, and no second one gets in. */
 #include "slow_motion.h"
 
 #include <sys/mman.h>

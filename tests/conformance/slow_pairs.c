@@ -1,7 +1,7 @@
 /*
  * A condition variable in slow motion: two threads, each stopped at any instruction of a wait, a time-out, a signal or
  * a broadcast, while others sleep. The one that stopped first goes on, then the other. As many tokens are put down as
- * threads wait, with a signal for each: everybody must take one, whatever the two were at.
+ * threads wait, with a signal for each: every thread must take one, whatever the two were doing.
  */
 #include "slow_motion.h"
 

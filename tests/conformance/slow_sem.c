@@ -123,7 +123,7 @@ static void *wait_once(void *tid)
     return NULL;
 }
 
-/* In a post, with so many waiters asleep: two posts, two permits, and who waits for them gets them. */
+/* In a post, with so many waiters asleep: two posts, two permits, and the waiters get them. */
 static void posted_within_a_post(int waiters)
 {
     for (act_at = 1; !time_is_short(); act_at++) {
@@ -171,7 +171,7 @@ static void *wait_slowly(void *unused)
     return unused;
 }
 
-/* In a wait: the permit ends it, wherever it was. At the step at which it sleeps for good, somebody else posts. */
+/* In a wait: the permit ends it, wherever it was. At the step at which it sleeps for good, another thread posts. */
 static void posted_within_a_wait(bool company)
 {
     for (act_at = 1; act_at < 600 && !time_is_short(); act_at += act_at < 200 ? 1 : 3) {
@@ -259,7 +259,7 @@ CHECK(slow_motion, sem_post_stopped_anywhere_stops_nobody_else)
     }
 }
 
-/* One waits and is stopped anywhere; another waits, too; the permits of others reach that one. */
+/* A thread waits and is stopped anywhere; another waits, too; the permits of others reach that one. */
 CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
 {
     for (long step = 1; !time_is_short(); step += step < 150 ? 1 : 5) {
@@ -294,7 +294,7 @@ CHECK(slow_motion, sem_wait_stopped_anywhere_stops_nobody_else)
     }
 }
 
-/* ---- Whom a post was about to wake waits for a mutex by now ---- */
+/* ---- The thread that a post was about to wake waits for a mutex by now ---- */
 
 /* Not called `sem_…`: it is about each lock of mutexes, as those checks are not. */
 
@@ -365,7 +365,7 @@ static bool post_looks_for_who_is_elsewhere(long step)
     pthread_t slow = thread_start(post_slowly, NULL);
     bool stopped = slow_await_stop();
     CHECK_OK(sem_post(sem));
-    /* Unless it had no CPU to fall asleep, so that nobody saw it: then it waits for the post that is stopped. */
+    /* Unless it had no CPU to fall asleep, so that no post saw it: then it waits for the post that is stopped. */
     for (int ms = 0; ms < 500 && gate_count(&got_permit) == 0; ms++) nap_ms(1);
     settle(second_tid);
     gate_open(&go_for_mutex);

@@ -1,6 +1,6 @@
 /*
  * Many sleepers, and one thread, or two, stopped at any instruction of a wait for a semaphore, or of a post. n posts
- * must let n sleepers go on, wherever somebody is stopped: no permit lies beside a sleeper.
+ * must let n sleepers go on, wherever a thread is stopped: no permit lies beside a sleeper.
  */
 #include "sem.h"
 #include "slow_motion.h"
@@ -104,7 +104,7 @@ static void time_out(void)
 static const struct deed {
     const char *name;
     void (*perform)(void);
-    bool waits; /* until somebody posts */
+    bool waits; /* until another thread posts */
     bool late;  /* begins when the others sleep already, and not before */
 } deeds[] = {
     {"sem_wait", wait, true, false},
@@ -145,7 +145,7 @@ static void begin(struct slow_one *one)
     one->stopped = slow_await_stop_of(one->which);
 }
 
-/* Who waits, and sleeps by now, is first in the list: one post, and it goes on to where it stops. */
+/* A thread that waits, and sleeps by now, is first in the list: one post, and it goes on to where it stops. */
 static void wake(struct slow_one *one)
 {
     if (!one->deed->waits || one->stopped || atomic_load(&one->done)) return;
@@ -157,7 +157,7 @@ static void end(struct slow_one *one)
 {
     slow_let_go_of(one->which);
     slow_go_on_of(one->which);
-    if (one->deed->waits) CHECK_OK(sem_post(&crowd.sem)); /* the one of before may be somebody else's */
+    if (one->deed->waits) CHECK_OK(sem_post(&crowd.sem)); /* the earlier one may have gone to another thread */
     thread_join(one->thread);
 }
 

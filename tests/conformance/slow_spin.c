@@ -80,7 +80,7 @@ static void *lock_many(void *unused)
     return unused;
 }
 
-/* Stopped on its way to a held lock, it is in nobody's way; or it has the lock by then. */
+/* Stopped on its way to a held lock, it is in no other thread's way; or it has the lock by then. */
 CHECK(slow_motion, spin_waiter_stopped_anywhere)
 {
     static pthread_spinlock_t here;

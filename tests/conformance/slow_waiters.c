@@ -1,4 +1,4 @@
-/* Waiters in slow motion: stopped at any instruction of their lock, or arriving at any instruction of somebody's
+/* Waiters in slow motion: stopped at any instruction of their lock, or arriving at any instruction of another thread's
  * unlock. */
 #include "slow_motion.h"
 
@@ -207,7 +207,7 @@ static int timedlock_on_arrival(pthread_mutex_t *mutex)
     return timedlock_far(mutex);
 }
 
-/* With `crowd`, another waits already. Nobody unlocks again: a waiter that is overlooked waits for ever. */
+/* With `crowd`, another waits already. No thread unlocks again: a waiter that is overlooked waits for ever. */
 static void arrive_everywhere(int kind, mutex_call *lock, mutex_call *unlock, bool crowd)
 {
     pthread_mutex_t mutex;

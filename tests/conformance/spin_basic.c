@@ -187,7 +187,7 @@ CHECK(spin, excludes_between_processes)
     CHECK_OK(pthread_spin_destroy(&s->lock));
 }
 
-/* ---- Nobody is passed over for ever ---- */
+/* ---- No thread is passed over for ever ---- */
 
 struct hog {
     pthread_spinlock_t lock;
@@ -195,7 +195,7 @@ struct hog {
     atomic_int got;
 };
 
-/* Out and in again at once, and 50 us inside: whoever else wants it must meet the moment between. */
+/* Out and in again at once, and 50 us inside: any other thread that wants it must meet the moment between. */
 static void *hog(void *argument)
 {
     struct hog *h = argument;
@@ -234,7 +234,7 @@ CHECK(spin, a_hog_starves_nobody)
     for (int i = 0; i < 2; i++) thread_join(hogs[i]);
 }
 
-/* ---- Frozen waiters: they hold nobody up ---- */
+/* ---- Frozen waiters: they hold no thread up ---- */
 
 static struct gate frozen, thaw;
 

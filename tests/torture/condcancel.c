@@ -4,7 +4,8 @@
 // and its cleanup handler must find the mutex held.
 //
 // A ring is one controller and three waiters. When all three wait, the controller posts one token, sends one signal and
-// cancels two of the waiters, in random order. Whoever is not cancelled is still there to take the token, always.
+// cancels two of the waiters, in random order. The waiter that is not cancelled is still there to take the token,
+// always.
 #include "torture.h"
 
 #include <string.h>

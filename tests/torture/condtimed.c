@@ -4,7 +4,7 @@
 //
 // A pool has a poster, patient takers (plain waits) and impatient ones (short deadlines). The poster posts a few
 // tokens, one signal each, and waits until all are taken. An impatient taker that wakes in vain goes away *without*
-// looking at tokens posted before its wait began: their signals were not for it. So nobody cleans up after a lost
+// looking at tokens posted before its wait began: their signals were not for it. So no thread makes up for a lost
 // signal, and a lost one stops the pool for good. Signals are sent under the mutex: "posted before my wait began" is
 // exact only then.
 #include "torture.h"

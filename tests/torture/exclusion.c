@@ -21,8 +21,8 @@ static void expect_no_update_lost(uint64_t visits)
 //
 // Overlap: the probe sees a second thread inside. It sees every kind of failure, but only if another thread is inside
 // at that very moment, which chance rarely arranges when waiters sleep. So half of the attempts are aimed: they begin
-// just when somebody is seen inside (a short, bounded wait, because the others may all be asleep); and every fourth
-// owner gives its CPU away inside, so that the others run into it.
+// just when another thread is seen inside (a short, bounded wait, because the others may all be asleep); and every
+// fourth owner gives its CPU away inside, so that the others run into it.
 //
 // Testimony: the lock itself is asked whether it is held, by a trylock inside the section. It needs no second thread,
 // so it catches an acquisition that came back without the lock every time, but it knows nothing of two owners. In half
@@ -70,7 +70,7 @@ void run_counter(struct run *run)
 
 // ---- trylock --------------------------------------------------------------------------------------------------------
 
-// On a mutex nobody else knows, the answers are certain.
+// On a mutex that no other thread knows, the answers are certain.
 static void private_trylock(struct worker *w, pthread_mutex_t *mine)
 {
     AT(w, "private trylock");
@@ -179,8 +179,8 @@ static void timed_section(struct worker *w)
     count_op(w);
 }
 
-// Few at a time wait without a deadline: a lock that serves the others only when nobody else waits would serve none of
-// them.
+// Few threads at a time wait without a deadline: otherwise a lock that serves timed waiters only when no other thread
+// waits would serve none of them.
 static bool lock_patiently(struct worker *w)
 {
     static _Atomic unsigned patient;

@@ -82,7 +82,7 @@ void run_freeze_handler(struct run *run)
 
 // ---- freeze-waiter --------------------------------------------------------------------------------------------------
 //
-// A round: the controller takes a fresh mutex, everybody queues up behind it, one waiter is frozen *and says so*, and
+// A round: the controller takes a fresh mutex, all others queue up behind it, one waiter is frozen *and says so*, and
 // only then the controller lets the mutex go. While the controller holds it the frozen thread cannot, so the test is
 // exact; and as the mutex was never released before, the frozen thread cannot have eaten a wake-up meant for others
 // (which in glibc it may).

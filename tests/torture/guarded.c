@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// Freed pages stay inaccessible for a while, so that their addresses do not come back as somebody else's valid memory.
+// Freed pages stay inaccessible for a while, so that their addresses do not come back as another object's valid memory.
 enum { QUARANTINE = 64 };
 
 static _Thread_local struct {

@@ -107,7 +107,7 @@ struct worker *crew_start(struct run *run, int n, void (*body)(struct worker *),
 
 void crew_join(struct worker *crew, int n)
 {
-    AT(self, NULL);  // in a hang, whoever is not joined is the news, not the joiner
+    AT(self, NULL);  // in a hang, the thread that is not joined is the news, not the joiner
     for (int i = 0; i < n; i++)
         worker_join(&crew[i]);
     AT(self, "controller");

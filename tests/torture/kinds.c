@@ -94,7 +94,7 @@ static void errorcheck_body(struct worker *w)
         probe_leave(&probe, w);
         unlock(w, &mutex);
         count_op(w);
-        // Whether another thread holds it or nobody does: it is not ours.
+        // Whether another thread holds it or none does: it is not ours.
         if (one_in(w, 4))
             expect(pthread_mutex_unlock(&mutex), EPERM, "unlock by a thread that is not the owner");
         dither(w);

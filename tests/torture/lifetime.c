@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// last-owner-frees, cond-destroy: the memory goes as soon as POSIX lets it go. Whoever still touches it crashes
+// last-owner-frees, cond-destroy: the memory goes as soon as POSIX lets it go. A thread that still touches it crashes
 // (guarded.c).
 #include "torture.h"
 
@@ -22,7 +22,7 @@ static int members_of(int g, int threads, int groups)
 // ---- last-owner-frees -----------------------------------------------------------------------------------------------
 
 // Reference count and mutex in one object, as in any refcounted structure: the thread that drops the last reference
-// knows, under the lock, that nobody else will lock again. It unlocks, destroys and frees.
+// knows, under the lock, that no other thread will lock again. It unlocks, destroys and frees.
 struct object {
     int refs;
     pthread_mutex_t mutex;  // last, so that it can end at the page's end
@@ -105,7 +105,7 @@ void run_last_owner_frees(struct run *run)
 
 // ---- cond-destroy ---------------------------------------------------------------------------------------------------
 
-// One member makes a condition variable, wakes everybody who waits on it, destroys it and takes its memory away, with
+// One member makes a condition variable, wakes all threads that wait on it, destroys it and takes its memory away, with
 // or without the mutex held; the others may still be on their way out of the wait.
 static struct stage {
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
@@ -163,7 +163,7 @@ static void raise_and_destroy(struct stage *s, struct worker *w, uint64_t round)
         unlock(w, &s->mutex);
 }
 
-// Sometimes everybody, sometimes nobody has come to wait when the flag goes up.
+// Sometimes all, sometimes none have come to wait when the flag goes up.
 static void await_waiters(struct stage *s, struct worker *w)
 {
     int wanted = (int)below(w, (uint32_t)s->members);

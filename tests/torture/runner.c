@@ -161,7 +161,7 @@ enum outcome run_scenario(const struct scenario *scenario, const struct run *opt
     }
     if (pid == 0)
         child(scenario, options, parent);
-    setpgid(pid, pid);  // here as well as in the child: whoever comes first
+    setpgid(pid, pid);  // here as well as in the child: whichever comes first
     bool ended = watch(pid, time_limit(options), &status, reason, sizeof reason);
     bool passed = ended && explain(status, reason, sizeof reason);
     int threads = atomic_load(&board->threads);

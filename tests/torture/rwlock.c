@@ -160,8 +160,8 @@ void run_rw_timed(struct run *run)
 
 // ---- rw-last-frees --------------------------------------------------------------------------------------------------
 
-// Pairs of threads share a lock between guard pages; whoever comes last takes it for writing, destroys and unmaps it,
-// while the other may still be inside its own unlock.
+// Pairs of threads share a lock between guard pages; the thread that comes last takes it for writing, destroys and
+// unmaps it, while the other may still be inside its own unlock.
 static _Atomic(struct estate *) meeting[MAX_THREADS / 2 + 1];
 
 static struct estate *fresh(struct worker *w)
@@ -172,7 +172,8 @@ static struct estate *fresh(struct worker *w)
     return e;
 }
 
-// The one leaves an estate for the other, or finds one; whoever is left alone with it in the end has both shares.
+// The one leaves an estate for the other, or finds one; the thread that is left alone with it in the end has both
+// shares.
 static struct estate *meet(struct worker *w)
 {
     _Atomic(struct estate *) *place = &meeting[w->id / 2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// sem, sem-signals, sem-destroy: no permit is lost or made, whatever interrupts whom; nothing is touched after the last
-// wait.
+// sem, sem-signals, sem-destroy: no permit is lost or made, wherever a signal interrupts; nothing is touched after the
+// last wait.
 #include "torture.h"
 
 #include <semaphore.h>
@@ -51,7 +51,7 @@ static bool wait_somehow(struct worker *w, sem_t *sem)
     return true;
 }
 
-// ---- sem: a few permits go round; those who have one are in a section that admits just so many ----------------------
+// ---- sem: a few permits go round; threads that have one are in a section that admits just so many -------------------
 
 enum { PERMITS = 3 };
 
@@ -131,9 +131,9 @@ static void signals_body(struct worker *w)
                 atomic_fetch_add(&taken, 1);
         count_op(w);
     }
-    // For those who wait without a deadline.
+    // For the threads that wait without a deadline.
     give_one();
-    // Nobody ends, and is joined, while another may be about to send it a signal.
+    // No thread ends, and is joined, while another may be about to send it a signal.
     for (atomic_fetch_add(&done, 1); atomic_load(&done) < w->run->threads;)
         nap_ns(100000);
 }
@@ -168,7 +168,7 @@ void run_sem_signals(struct run *run)
         fail("%llu posted, %llu taken, %d left", (unsigned long long)posted, (unsigned long long)taken, value_of(&sem));
 }
 
-// ---- sem-destroy: who has waited destroys the semaphore and its memory; the post may be on its way out --------------
+// ---- sem-destroy: the waiter destroys the semaphore and its memory; the post may be on its way out ------------------
 
 struct mail {
     _Atomic(sem_t *) sem;

@@ -50,7 +50,7 @@ static void visit_with_signals_blocked(struct worker *w)
     pthread_sigmask(SIG_UNBLOCK, &both, NULL);
 }
 
-// A timed wait that nobody signals: a signal may cut it short as a spurious wake-up, never as an error.
+// A timed wait that no thread signals: a signal may cut it short as a spurious wake-up, never as an error.
 static void interrupted_wait(struct worker *w)
 {
     struct timespec soon = at_ns(now_ns(CLOCK_REALTIME) + below(w, 200000));

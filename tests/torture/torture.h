@@ -29,8 +29,8 @@ enum { AGAINST_HANGS = 120 };
 
 // ---- What a scenario shares with the watchdog in the parent process -------------------------------------------------
 
-// One thread's progress; the watchdog reads it to say who is stuck and where. `where` points at a string literal, valid
-// in the parent too because a scenario is a fork of it. NULL: not started, or done.
+// One thread's progress; the watchdog reads it to say which thread is stuck and where. `where` points at a string
+// literal, valid in the parent too because a scenario is a fork of it. NULL: not started, or done.
 struct progress {
     _Alignas(CACHE_LINE) _Atomic uint64_t ops;
     _Atomic(const char *) where;
@@ -38,7 +38,7 @@ struct progress {
 };
 
 struct board {
-    atomic_int failed;  // 0 no; 1 somebody is writing the reason; 2 the reason is complete
+    atomic_int failed;  // 0 no; 1 a thread is writing the reason; 2 the reason is complete
     atomic_bool skipped;
     atomic_bool stop;
     atomic_int threads;  // how many threads the scenario really uses
@@ -202,16 +202,16 @@ void cond_init_clock(pthread_cond_t *c, clockid_t clock);
 enum { PROBE_CELLS = 4 };
 
 struct probe {
-    volatile uint32_t owner;  // 0: nobody, else the worker's id + 1
+    volatile uint32_t owner;  // 0: no thread, else the worker's id + 1
     volatile uint64_t seq;
     struct {
         _Alignas(CACHE_LINE) volatile uint64_t count;
     } cell[PROBE_CELLS];
 };
 
-void probe_enter(struct probe *p, struct worker *w);  // nobody inside -> me inside
+void probe_enter(struct probe *p, struct worker *w);  // no thread inside -> me inside
 void probe_check(const struct probe *p, const struct worker *w);
-void probe_leave(struct probe *p, struct worker *w);  // me inside -> nobody inside
+void probe_leave(struct probe *p, struct worker *w);  // me inside -> no thread inside
 // Enter, update every cell in split steps with delays between, leave.
 void probe_visit(struct probe *p, struct worker *w);
 

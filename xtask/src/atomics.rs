@@ -1,15 +1,15 @@
 //! `cargo xtask atomics`: how many atomic read-modify-writes an uncontended acquisition and release execute, compared
-//! with what the catalogue says; and that in a process with one thread it is none. That this would be seen is shown
-//! with a glibc that does not say so ([`UNTOLD`]): then it executes as many as with two.
+//! with what the catalogue says; and that in a process with one thread it is none. A glibc that does not say that there
+//! is one thread ([`UNTOLD`]) shows that this check can fail: under it the process executes as many as with two.
 //!
-//! The fast path of a delegated lock (`rcl`) is counted as well, of both sides: a request that is posted, run and
-//! answered by the one servicing thread that has the turn. It is to be none, and no fence either.
+//! The fast path of a delegated lock (`rcl`) is counted as well, on both sides: a request that is posted, run and
+//! answered by the one servicing thread that has the turn. It must execute none, and no fence either.
 //!
-//! Counted as they are executed, not as they stand in the code: the benchmark of uncontended pairs runs under
-//! callgrind, which counts each instruction by its address while it is inside one function, with all that this calls;
-//! which of them are atomic, the disassembly of the library says: those with a `lock` prefix, and exchanges with
-//! memory, which need none. (x86-64.) What happens once, at the start, is told from what each call does by the number
-//! of calls, of which it is a small part.
+//! They are counted as they are executed, not as they stand in the code. The benchmark of uncontended pairs runs under
+//! callgrind, which counts each instruction by its address while it is inside one function, with all that this calls.
+//! The disassembly of the library says which of them are atomic: those with a `lock` prefix, and exchanges with memory,
+//! which need none. (x86-64.) What happens once, at the start, is a small part of the number of calls, and so can be
+//! separated from what each call does.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -37,9 +37,9 @@ pub(crate) struct Options {
 /// How many pairs are executed. Nothing at the start of a process takes nearly as many atomic instructions.
 const CALLS: u64 = 2_000;
 
-/// Locks of which each acquisition takes a queue node, and each release gives one back, also if nobody waits: that is
-/// an exchange with the thread's spare node, for a signal handler may come between. The catalogue counts the lock's
-/// own words.
+/// Locks for which each acquisition takes a queue node, and each release gives one back, even if no thread waits: that
+/// is an exchange with the thread's spare node, because a signal handler may come between. The catalogue counts the
+/// lock's own words.
 const TAKE_NODES: &[&str] = &["clh"];
 
 /// A library of `tests/bench` that clears `__libc_single_threaded`.
@@ -117,7 +117,7 @@ const RCL: &str = "rcl";
 const RCL_PROGRAM: &str = "post_and_answer";
 const RCL_FUNCTION: &str = "flashlock_post_and_answer";
 
-/// How many atomic instructions and fences a section takes that one servicing thread runs while nobody sleeps.
+/// How many atomic instructions and fences a section takes if one servicing thread runs it and no thread sleeps.
 fn rcl() -> Result<u64> {
     let build = ["build", "--release", "--package", "flashlock-delegation", "--example", RCL_PROGRAM];
     workspace::cargo(&build, Duration::from_secs(900))?;
@@ -212,7 +212,7 @@ fn executed(pair: &Path, under: &Under, claim: &Claim, atomic: &HashSet<u64>) ->
     whole(sum, CALLS).with_context(|| format!("{names}: {sum} atomic instructions in {CALLS} calls"))
 }
 
-/// How many for each call, but for a few at the start.
+/// How many for each call, except for a few at the start.
 fn whole(sum: u64, calls: u64) -> Result<u64> {
     if sum % calls > calls / 20 {
         bail!("not a whole number for each call");

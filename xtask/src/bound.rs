@@ -1,12 +1,14 @@
 //! `cargo xtask bound`: for how many sections of others does a thread wait, under the locks that promise a bound?
 //!
 //! With n others that take the lock again and again, for sections of at most s, a thread has it after (n + 2) · (s + 1
-//! ms) + 100 ms. The lengths of sections are drawn, from far less to far more than the bound of a millisecond; added up
-//! are those that begin while the thread waits. It is not measured how long they took, so that a busy machine changes
-//! nothing. Waits during which threads that wanted the lock had no CPU are left out (see `tests/bound/bound.c`).
+//! ms) + 100 ms. The lengths of sections are drawn, from far less to far more than the bound of a millisecond. The
+//! drawn lengths of the sections that begin while the thread waits are added up. How long they really took is not
+//! measured, so a busy machine changes nothing. Waits during which threads that wanted the lock had no CPU are left out
+//! (see `tests/bound/bound.c`).
 //!
-//! Every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs; and one that
-//! promises nothing, which must be found out. Of a readers-writer lock, the one who waits is a writer, or a reader.
+//! The task runs every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs;
+//! and one that promises nothing, which it must detect. With a readers-writer lock, the waiting thread is a writer, or
+//! a reader.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,8 +38,8 @@ const BESIDE_US: u64 = 100_000;
 const AT_ONCE: usize = 4;
 /// Against hangs only: the program gives up after half of that.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// A lock that must be found out. Whether somebody is passed over there is a matter of luck, so it takes a few tries;
-/// so many that it does not depend on luck whether this passes.
+/// A lock that must be detected. Whether a thread is passed over there is a matter of luck, so it takes a few tries; so
+/// many that it does not depend on luck whether this passes.
 const CONTROL: &str = "futex";
 const CONTROL_TRIES: u32 = 200;
 
@@ -56,7 +58,7 @@ pub(crate) struct Options {
 
 struct Run {
     lock: String,
-    /// Who waits: for a mutex; to read or to write, behind writers.
+    /// What the thread waits for: a mutex; to read or to write, behind writers.
     waits: &'static str,
     others: u64,
     does: &'static str,
@@ -85,7 +87,7 @@ impl Run {
         (self.others + 2) * (wait.longest_us + EACH_US) * if twice { 2 } else { 1 } + BESIDE_US
     }
 
-    /// Of these waits the one that is nearest to what is allowed, or farthest beyond.
+    /// The wait that is nearest to what is allowed, or farthest beyond.
     fn worst(&self, waits: &Waits) -> Option<Wait> {
         let share = |wait: &Wait| wait.passed_us * 1000 / self.allowed_us(wait);
         waits.judged.iter().copied().max_by_key(share)
@@ -140,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A lock without a bound must be found out: if it is not, the measuring is broken.
+/// A lock without a bound must be detected: if it is not, the measuring is broken.
 fn control(program: &Path, options: &Options) -> Result<Tally> {
     let run = Run { lock: CONTROL.to_owned(), waits: "mutex", others: OTHERS[2], does: "sleep" };
     for tried in 1..=CONTROL_TRIES {

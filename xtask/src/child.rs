@@ -26,7 +26,7 @@ static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// How long a command may take that takes a second or so: it is ended if it hangs, not if the machine is busy.
 pub(crate) const AGAINST_HANGS: Duration = Duration::from_secs(600);
 
-/// Whether what is exhaustive is meant, and all programs are told so.
+/// Whether programs are to leave nothing out.
 static FULL: AtomicBool = AtomicBool::new(false);
 
 /// What tells model tests and the conformance program to leave nothing out.
@@ -216,7 +216,7 @@ pub(crate) fn end_programs_on_interrupt() -> Result<()> {
                 }
             }
             for directory in TEMPORARY.lock().iter().flat_map(|directories| directories.iter()) {
-                // Nobody is left to be told.
+                // No caller is left to report an error to.
                 let _ = std::fs::remove_dir_all(directory);
             }
             std::process::exit(130);

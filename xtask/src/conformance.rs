@@ -51,8 +51,8 @@ impl Options {
         Self { chosen, all: false, brief: true, extent, exhaustive: false, globs: Vec::new() }
     }
 
-    /// Of the checks that match the same, under each lock one of so many, and none that it may fail. For a step beside
-    /// one that shows that glibc passes them all.
+    /// Of the checks that match, one of so many under each lock, and none that the lock may fail. For a step beside one
+    /// that shows that glibc passes them all.
     pub(crate) fn share(chosen: Chosen, globs: Vec<String>, share: usize) -> Self {
         let extent = Extent { measure: Measure::WhereSkipped, excepted: Excepted::Nothing, share };
         Self { extent, globs, ..Self::brief(chosen) }
@@ -139,7 +139,7 @@ pub(crate) struct Conformance {
     is_whole: bool,
     /// Libraries preloaded after ours.
     others: Vec<PathBuf>,
-    /// Whose machine the locks imagine.
+    /// The machine that the locks assume.
     chosen: Chosen,
     /// Whether checks that repeat themselves do so for one second instead of three.
     brief: bool,
@@ -181,7 +181,7 @@ impl Conformance {
         Self { brief: true, extent, ..self }
     }
 
-    /// Of what a lock may fail, not all checks.
+    /// The same with fewer of the checks that a lock may fail.
     pub(crate) fn trying(self, excepted: Excepted) -> Self {
         Self { extent: Extent { excepted, ..self.extent }, ..self }
     }

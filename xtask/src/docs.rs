@@ -2,7 +2,7 @@
 //!
 //! | file | made from |
 //! |---|---|
-//! | `docs/locks.md`, between its two marks | `flashlock locks --json`: the tables, and who cannot do what |
+//! | `docs/locks.md`, between its two marks | `flashlock locks --json`: the tables, and what each lock cannot do |
 //! | `docs/locks/*.md` | the same, and what each lock's source begins with |
 //! | `docs/locks/parts/*.md` | what the sources begin with that those refer to |
 //! | `docs/cli/reference/*.md` | `flashlock generate markdown DIR` |
@@ -190,7 +190,7 @@ const MORE: [Column; 4] = [
     ("options", |row| text(row.get("options"))),
 ];
 
-/// Of locks that cannot be put under a program.
+/// The columns for locks that cannot be put under a program.
 const APART: [Column; 6] =
     [FIRST[0], FIRST[1], FIRST[2], FIRST[3], ("why it is only for embedding or comparison", apart), FIRST[6]];
 

@@ -96,9 +96,9 @@ impl Fault {
         verdicts::read(&Program::new(command, limit).run()?, &checks)
     }
 
-    /// A line for each check that does not tell the fault from what is right.
+    /// A line for each check that does not distinguish the fault from what is right.
     fn missed(&self, program: &Path) -> Result<Vec<String>> {
-        // A check that searches for as long as it is told ends when it has found something.
+        // A check that searches for as long as it may ends when it has found something.
         let (searches, hangs) = if self.ends == Hangs { (1, PATIENCE) } else { (SEARCH, 2 * SEARCH) };
         let mut missed = Vec::new();
         for (check, verdict) in self.run(program, self.name, searches, hangs)? {

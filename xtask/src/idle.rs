@@ -1,13 +1,14 @@
-//! `cargo xtask idle`: what do threads cost that are blocked?
+//! `cargo xtask idle`: what do blocked threads cost?
 //!
 //! Programs may have hundreds of them, for hours. So none may use CPU time: a waiter polls for its budget, then sleeps
-//! until it is woken or its deadline comes. (A timed wake-up for safety's sake comes ever more seldom.) Measured is the
-//! CPU time of the process, and its context switches, over a window in which nothing happens, once all threads sleep:
-//! not its wall time, so that a busy machine changes nothing. After a second window no thread may have got up more
-//! often than a timer allows that doubles each time. A late machine makes it less often.
+//! until it is woken or its deadline comes. (A timed wake-up for safety's sake comes ever more seldom.) The task
+//! measures the CPU time of the process, and its context switches, over a window in which nothing happens, once all
+//! threads sleep. It does not measure wall time, so a busy machine changes nothing. After a second window no thread may
+//! have got up more often than a timer that doubles each time allows. A late machine makes it less often.
 //!
-//! Every lock that can be put under a program, with every way of waiting but polling for ever (`wait=spin`), which must
-//! be found out. So must a thread that naps for 20 ms again and again among threads that sleep, as waiters once did.
+//! The task runs every lock that can be put under a program, with every way of waiting except polling for ever
+//! (`wait=spin`), which it must detect. It must also detect a thread that naps for 20 ms again and again among threads
+//! that sleep, as waiters once did.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +37,7 @@ const AT_ONCE: usize = 12;
 const LIMIT: Duration = Duration::from_secs(300);
 /// Scenarios of readers-writer locks; the others are of mutexes, and what goes with them.
 const RW: &[&str] = &["readers", "writers", "behind-reader"];
-/// What must be found out: a lock, if it is not glibc's, and the scenario; and what waiters do there.
+/// What must be detected: a lock, if it is not glibc's, and the scenario; and what waiters do there.
 const CONTROLS: [(Option<&str>, &str, &str); 2] =
     [(Some("shfl:wait=spin"), "mutex", "poll for ever"), (None, "napping", "get up every 20 ms")];
 
@@ -197,7 +198,7 @@ fn parse(line: &str) -> Result<Cost> {
     })
 }
 
-/// Waiters that do this must be found out: if they pass, the measuring is broken.
+/// Waiters that do this must be detected: if they pass, the measuring is broken.
 fn must_be_found(
     program: &Path,
     options: &Options,

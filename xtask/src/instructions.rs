@@ -38,7 +38,7 @@ const PAIRS: [Pair; 5] = [
     ("write", ["pthread_rwlock_wrlock", "pthread_rwlock_unlock"]),
 ];
 
-/// The function that defines a lock function is told from glibc's by its library.
+/// A lock function that this library defines is ours, and not glibc's of the same name.
 pub(crate) const LIBRARY: &str = "libflashlock_preload";
 
 /// Instructions of a pair's functions, with all that they call.

@@ -25,7 +25,7 @@ pub(crate) struct Lock {
     #[serde(default)]
     pub(crate) kind: Kind,
     pub(crate) default: bool,
-    /// Whether it is one of those that are compared when nobody names any.
+    /// Whether it is one of those that are compared when no lock is named.
     #[serde(default)]
     pub(crate) principal: bool,
     /// What it cannot do, by the names of the checks that show it.
@@ -50,7 +50,7 @@ pub(crate) struct Exception {
     pub(crate) reason: String,
 }
 
-/// The names of the locks of which `cargo xtask test` runs every check, and the test with other allocators: the
+/// The names of the locks under which `cargo xtask test` runs every check, and the test with other allocators: the
 /// catalogue's principal ones, readers-writer locks among them; and those of the further ones. These are made of the
 /// same parts, and are tested in brief there, so that it ends in time; `cargo xtask conformance` and
 /// `cargo xtask torture` run everything under all.

@@ -50,7 +50,7 @@ const CHOICES: [Choice; 23] = [
     ("loiter-cna:bound=50,threshold=8", &[Event::Grant, Event::HandoffOther]),
 ];
 
-/// What must not happen: a policy that moves nobody moves nobody.
+/// What must not happen: a policy that is to move no waiter moves one.
 const NEVER: [(&str, &[Event]); 2] =
     [("shfl:policy=ahead", &[Event::Shuffle]), ("shfl:policy=none", &[Event::Shuffle, Event::WakeAhead])];
 
@@ -77,7 +77,7 @@ const RESTING: [Choice; 3] = [
 const SPINNERS: u32 = 4;
 const GLOBS_OF_SPINNERS: [&str; 1] = ["mutex_timed.*"];
 
-/// A readers-writer lock whose readers soon count apart, and soon together again.
+/// A readers-writer lock whose readers soon use distributed counters, and soon the central one again.
 const READING: [Choice; 2] = [
     ("cst-rw:meetings=1,writers=4", &[Event::RwDistributed, Event::RwTogether]),
     ("cst-rw:meetings=1,writers=1,wait=park,bound=50", &[Event::RwDistributed, Event::RwTogether, Event::RwPassed]),
@@ -96,8 +96,8 @@ const THREADS: u32 = 8;
 const ORDERED: [&str; 2] = ["shfl:cond=lifo:0", "mcs:cond=lifo:1/2"];
 const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
 
-/// How often a contended program is run for what has not happened yet: who waits when is the scheduler's choice. Mostly
-/// once is enough; each time takes longer than the time before.
+/// How often a contended program is run for what has not happened yet: the scheduler decides which thread waits when.
+/// Mostly once is enough; each time takes longer than the time before.
 const ATTEMPTS: u32 = 30;
 
 /// How many of the conformance checks run.

@@ -88,7 +88,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Steps of which those run whose names contain one of these texts; all if there is none.
+    /// Only those steps run whose names contain one of these texts; all if there is none.
     pub(crate) fn only(texts: &[String]) -> Self {
         Self { only: texts.to_vec(), done: Vec::new() }
     }
@@ -166,7 +166,7 @@ pub(crate) fn at_once<J: Sync, T: Send>(
     results.into_iter().collect::<Option<Vec<_>>>().context("a job was not done")
 }
 
-/// Runs `work` with a spinner and its name, if somebody is watching.
+/// Runs `work` with a spinner and its name, if stderr is a terminal.
 pub(crate) fn watched<T>(what: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();

@@ -140,7 +140,7 @@ fn exception<'a>(suite: &dyn Suite, lock: &'a Lock, check: &str) -> Option<&'a E
     lock.exception(&format!("{}{check}", suite.prefix()))
 }
 
-/// Of the checks that a lock may fail, those that run.
+/// Which of the checks that a lock may fail are run.
 fn tried<'a>(suite: &dyn Suite, lock: &Lock, excepted: Vec<&'a String>) -> Vec<&'a String> {
     match suite.extent().excepted {
         Excepted::All => excepted,
@@ -175,7 +175,7 @@ fn run_some(suite: &dyn Suite, under: &Under, names: &[&String], excepted: bool)
     suite.run(under, &names, excepted)
 }
 
-/// Of a verdict on a check, the check: how it was run follows its name, as in `counter@8`. Exceptions do not know that.
+/// The check that a verdict is about: how it was run follows its name, as in `counter@8`. Exceptions do not know that.
 fn plain(check: &str) -> &str {
     check.split('@').next().unwrap_or(check)
 }

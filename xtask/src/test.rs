@@ -40,8 +40,8 @@ const OF_EACH: [&str; 3] = ["mapped.*", "exit.memory_gone_*", "owner.*"];
 /// which takes ten times as long. Nor the areas that are mostly about what is the same under all locks (`malloc.*`,
 /// `sandbox.*`, `threads.*`, the others of `exit.*`, and more). `cargo xtask full conformance` runs everything.
 const IN_BRIEF: [&str; 4] = ["mutex_*", "cond_*", "fork.*", "alone.*"];
-/// Of these, one lock runs one check of so many, the next one the next ones: there are 16 locks, made of the same
-/// parts.
+/// Under one lock, one of so many of these checks runs; under the next lock, the next ones: there are 16 locks, made of
+/// the same parts.
 const IN_BRIEF_SHARE: usize = 5;
 /// They have the torture with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
@@ -121,8 +121,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(steps.finish())
 }
 
-/// The model tests, with the CPU time that nobody else wants. (`nice` would not do: a thread that is woken, as those of
-/// other tests are all the time, would wait for the end of a time slice.)
+/// The model tests, with the CPU time that no other process wants. (`nice` would not do: a thread that is woken, as
+/// those of other tests are all the time, would wait for the end of a time slice.)
 pub(crate) fn models() -> Result<Tally> {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());
@@ -150,7 +150,7 @@ fn unit_tests() -> Result<Tally> {
     cargo_test(Command::new(cargo()), &chosen.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Those test programs that are meant, of which package and name are told, as arguments for `cargo test`.
+/// The test programs for which `is_meant` returns true, given package and name, as arguments for `cargo test`.
 fn chosen(is_meant: impl Fn(&str, &str) -> bool) -> Result<Vec<String>> {
     let metadata = workspace::cargo(&["metadata", "--no-deps", "--format-version", "1"], MINUTE)?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata).context("cannot read `cargo metadata`")?;

@@ -19,7 +19,7 @@ use crate::workspace;
 /// The numbers of threads: none to exclude, one for each CPU of a small machine, more than CPUs, far more.
 const THREADS: [u32; 4] = [1, 2, 8, 64];
 
-/// How long a scenario lasts, in seconds, where nobody asks for longer.
+/// How long a scenario lasts, in seconds, unless a longer time is asked for.
 const SHORT: f64 = 0.2;
 
 /// What a scenario's name begins with in the catalogue's exceptions.
@@ -69,7 +69,7 @@ impl Options {
         Self { extent, ..Self::under(chosen, threads) }
     }
 
-    /// Of these scenarios the same, each with that many threads, without a row for glibc.
+    /// The same, of these scenarios, each with that many threads, without a row for glibc.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
         let brief = Self::brief(chosen, &[threads]);
         Self { only, extent: Extent { measure: Measure::WhereSkipped, ..brief.extent }, ..brief }
@@ -105,7 +105,7 @@ pub(crate) struct Torture {
     seconds: f64,
     full: bool,
     seed: u64,
-    /// Whose machine the locks imagine.
+    /// The machine that the locks assume.
     chosen: Chosen,
     extent: Extent,
     exhaustive: bool,
@@ -207,11 +207,11 @@ impl Suite for Torture {
     }
 }
 
-/// How long a lock that does not exclude is given to be found out, in seconds: it lets somebody in once in a while
-/// only, and the machine may be busy. A scenario ends with the first failure, here mostly within one.
+/// How much time there is to detect a lock that does not exclude, in seconds: it lets a second thread in once in a
+/// while only, and the machine may be busy. A scenario ends with the first failure, here mostly within one.
 const TO_BE_CAUGHT: f64 = 60.0;
 
-/// A lock that does not exclude must be found out: if the torture lets it pass, the torture is broken.
+/// A lock that does not exclude must be detected: if the torture lets it pass, the torture is broken.
 fn busted(suite: &Torture) -> Result<Tally> {
     let suite = &Torture { seconds: suite.seconds.max(TO_BE_CAUGHT), ..suite.clone() };
     let preload = build_busted()?;

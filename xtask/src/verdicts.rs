@@ -36,7 +36,7 @@ pub(crate) fn read(done: &Finished, asked: &[String]) -> Result<Verdicts> {
             Verdict::Skipped(_) => counted.skipped += 1,
         }
     }
-    // Why there is no verdict is told once.
+    // The reason why there is no verdict is reported once.
     let mut silence = format!("no verdict: {} {}", done.ending(), last_words(done));
     let mut silent = || Verdict::Failed(std::mem::replace(&mut silence, "no verdict either".to_owned()));
     let mut verdicts: Verdicts =

@@ -112,7 +112,7 @@ fn help_teaches() {
     flashlock().args(["calibrate", "--help"]).assert().success().stdout(contains("Examples:"));
 }
 
-/// In its own words, for programs, and for whoever asks the doctor.
+/// In its own words, for programs, and for users of the doctor.
 #[test]
 fn what_the_default_lock_decides_by_is_shown() {
     let shown = flashlock().args(["calibrate", "--evidence"]).env("COLUMNS", "140").assert().success();

@@ -221,7 +221,7 @@ fn a_picture_is_drawn_only_where_one_is_asked_for() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Locks that run closures, of which no program can be put under, run the map natively, and exclude.
+/// Locks that run closures, under which no program can be put, run the map natively, and exclude.
 #[test]
 fn closure_locks_are_compared_on_the_map() {
     const ALL: [&str; 5] = ["rcl", "flat-combining", "cc-synch", "rcl-ordinary", "rcl-adaptive"];

@@ -13,7 +13,7 @@ use predicates::prelude::*;
 /// A noisy machine can have a quiet moment, so the comparison is repeated. This limit is against hangs only.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Takes a CPU for a few milliseconds, leaves it for a few, never equally many, until told to stop.
+/// Takes a CPU for a few milliseconds, leaves it for a few, never equally many, until `stop` is set.
 fn hog(stop: &AtomicBool, number: u64) {
     let mut bits = 0x9E37_79B9_7F4A_7C15 ^ number;
     while !stop.load(Relaxed) {

@@ -79,8 +79,8 @@ fn every_workload_runs_under_every_lock() {
     }
 }
 
-/// ShflLocks, slides 79 and 80: who only reads is not in anybody's way, least of all where each NUMA node counts its
-/// own.
+/// ShflLocks, slides 79 and 80: a thread that only reads is in no other thread's way, least of all where each NUMA node
+/// counts its own readers.
 #[test]
 fn readers_of_several_nodes() {
     let options = ["readdir", "--machine", "8x24", "--threads", "96", "--seeds", "1", "--millis", "2"];
@@ -114,8 +114,8 @@ fn without_a_list_the_principal_locks_run() {
     assert_eq!((results.locks.len(), results.baseline()), (PRINCIPAL.len() + 1, "mcs:wait=spin"));
 }
 
-/// Malthusian Locks, section 6.7: under a fair lock producers come twice for each message, under one that restricts who
-/// circulates once.
+/// Malthusian Locks, section 6.7: producers come twice for each message under a fair lock, and once under one that
+/// restricts concurrency.
 #[test]
 fn fewer_acquisitions_for_each_message() {
     let options = ["messages", "--machine", "sparc-t5", "--threads", "16", "--seeds", "3", "--millis", "12"];
@@ -136,7 +136,7 @@ fn a_picture_says_that_it_is_simulated() {
     assert!(!svg.contains("random order"));
 }
 
-/// Five of ten threads, or one more, circulate; the others are set aside for longer than the run takes.
+/// Five of ten threads, or one more, circulate; the others are passive for longer than the run takes.
 #[test]
 fn a_timeline_shows_those_who_wait_for_ever() {
     let file = scratch("aside.json");
@@ -377,7 +377,7 @@ fn wrong_usage() {
     }
 }
 
-/// One thread would take messages, and nobody put them in.
+/// One thread would take messages, and none would put them in.
 #[test]
 fn messages_begin_with_two_threads() {
     let usual = ["messages", "--machine", &tiny("two.toml"), "--locks", "mcs", "--seeds", "1", "--millis", "0.5"];

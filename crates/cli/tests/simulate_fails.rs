@@ -42,7 +42,7 @@ fn memory_is_limited_where_arrays_are_many() {
         Command::new(binary()).args(args).args(["--seeds", "3", "--millis", "0.3"]).stdout(Stdio::null()).spawn();
     let child = child.unwrap().id() as i32;
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: both are writable, and all-zero is a valid rusage. Nobody else waits for this child.
+    // SAFETY: both are writable, and all-zero is a valid rusage. No other thread waits for this child.
     let usage = unsafe {
         assert_eq!(libc::wait4(child, &raw mut status, 0, usage.as_mut_ptr()), child);
         usage.assume_init()
@@ -88,7 +88,7 @@ fn an_interrupted_simulation_leaves_nothing() {
     assert!(output.stdout.is_empty() && !Path::exists(&file), "{output:?}");
 }
 
-/// Two CPUs of which one is away when its threads are in the middle of sections and waits.
+/// Two CPUs, one of which is away when its threads are in the middle of sections and waits.
 #[test]
 fn who_wants_which_lock_is_said_of_a_run_that_hangs() {
     let text = Description::shipped("sparc-t5").unwrap().replacen("cores_per_node = 16", "cores_per_node = 1", 1);

@@ -12,7 +12,7 @@ use flashlock_report::results::Results;
 
 /// A simulation that would take hours, of many short runs.
 fn long(more: &[&str]) -> Child {
-    // Who runs the tests may ignore signals, as `nohup` does, and children inherit that.
+    // The process that runs the tests may ignore signals, as `nohup` does, and children inherit that.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(binary()).args(["simulate", "--seeds", "1000", "--placements", "1000"]);
     command.args(["--threads", "1,4", "--locks", "mcs,cna"]).args(more);

@@ -64,7 +64,7 @@ fn a_killed_program_is_reported() {
 
 /// A program that would run for a minute, under `--stats`, once it is ready.
 fn long_run(file: &std::path::Path, line: &str) -> (std::process::Child, String) {
-    // Who runs the tests may ignore signals, as `nohup` does, and children inherit that.
+    // The process that runs the tests may ignore signals, as `nohup` does, and children inherit that.
     let mut command = Command::new("env");
     command.arg("--default-signal").arg(binary());
     command.args(["run", "--stats=json", "--stats-file"]).arg(file).args(["--", "sh", "-c", line]);
@@ -184,7 +184,7 @@ fn every_kind_is_counted_alike_under_glibcs_locks_and_ours() {
         } else {
             assert_eq!(stats.lock.why, Why::Argument, "{locks:?}");
         }
-        // glibc does not tell who sleeps, and whom a post wakes. Who does is no lock of glibc's.
+        // glibc does not say which threads sleep, and which a post wakes. A lock that does is not glibc's.
         let ours = ["parks", "wakes", "sem_wakes"].map(|name| stats.events.of(name) > 0);
         match *locks {
             [] => assert_eq!(ours, [false; 3], "{locks:?}"),

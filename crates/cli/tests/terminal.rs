@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use common::{binary, preload, scratch};
 use flashlock_report::run_stats::{Outcome, RunStats};
 
-/// A terminal: the end of whoever types and reads, and the end of the programs.
+/// A terminal: the end of the user, who types and reads, and the end of the programs.
 fn terminal() -> (File, OwnedFd) {
     let (mut user, mut programs) = (-1, -1);
     // SAFETY: both descriptors are written; nothing else is asked for.

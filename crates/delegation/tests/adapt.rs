@@ -15,7 +15,7 @@ use flashlock_delegation::{Delegated, Kind};
 const BUSY: Counted = Counted { scans: 1_000, busy: 900, mixed: 0, sections: 100_000, clients: 200_000 };
 const COOL: Counted = Counted { scans: 1_000_000, busy: 900, mixed: 0, sections: 900, clients: 9_000 };
 
-/// What a governor is told until it decides: of that lock, which it knows as number 1.
+/// Gives a governor these figures of the lock, which it knows as number 1, until it decides. Returns its reason.
 fn told(governor: &Governor, lock: Lock, server: Counted, cpus: f64) -> Option<Why> {
     let at = governor.measure().locks.iter().find(|of| of.id == lock.id).expect("known").at;
     let seen = Seen { seconds: 0.1, locks: vec![Lock { at, ..lock }], servers: vec![server], cpus, busy: 1.0 };
@@ -61,7 +61,7 @@ fn a_lock_goes_to_a_server_and_comes_back_while_it_is_used() {
         let here = || data.run(|_| thread::current().id()) == thread::current().id();
         assert!(here(), "it begins as an ordinary lock");
         for round in 1..=2 {
-            // After it came back it rests: a lock that was told to be hot at once does not go.
+            // After it came back it rests: a lock that is reported as hot at once does not go.
             meanwhile(&data, || {
                 let mut told = (0..100).map(|_| told(&governor, HOT, BUSY, 4.0));
                 assert_eq!(told.find(Option::is_some).flatten(), Some(Why::Hot));

@@ -1,5 +1,5 @@
 //! Sections that end only after another section of the same server has run. With one servicing thread they hang, and
-//! the program is told; with the pool they end.
+//! this is reported; with the pool they end.
 
 mod common;
 
@@ -34,8 +34,8 @@ fn await_election(server: &Server) {
 }
 
 impl Case<'_> {
-    /// The waiting section is in its wait when the other one is asked for. `rescue`: whether somebody outside ends the
-    /// wait at last.
+    /// The waiting section is in its wait when the other one is asked for. `rescue`: whether a thread from outside ends
+    /// the wait at last.
     fn play(&self, server: &Server, rescue: bool) {
         let (first, second) = (Delegated::<u32>::on(server, 0), Delegated::<u32>::on(server, 0));
         let inside = AtomicBool::new(false);

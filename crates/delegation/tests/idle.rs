@@ -1,5 +1,5 @@
-//! Who is blocked uses no CPU. In a program of its own, whose CPU time is that of this test alone; time that passes is
-//! not limited.
+//! A blocked thread uses no CPU. This test is a program of its own, so that the CPU time is that of this test alone;
+//! time that passes is not limited.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

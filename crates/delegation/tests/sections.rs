@@ -280,7 +280,7 @@ fn real_time_scheduling_is_tried_and_never_assumed() {
     });
 }
 
-/// Whoever would wait for itself is told, and what it brought is dropped; the lock can be used on.
+/// A thread that would wait for itself gets a panic, and what it brought is dropped; the lock can be used on.
 #[test]
 fn a_section_of_the_same_value_inside_is_refused() {
     limited("a section inside", || {
@@ -306,7 +306,7 @@ fn a_section_of_the_same_value_inside_is_refused() {
     });
 }
 
-/// A wait that nobody ends, ends when its time has come.
+/// A wait that no thread ends, ends when its time has come.
 #[test]
 fn a_wait_ends_when_its_time_has_come() {
     use flashlock_locks::machine::{Clock, Deadline};

@@ -42,7 +42,7 @@ pub struct Arena<C: Checker> {
     recycles: bool,
 }
 
-/// A node of the pool, whose words know what they are for.
+/// A node of the pool, whose words are marked with their purpose.
 fn new_node<C: Checker>() -> Node<Model<C>> {
     // SAFETY: it joins the pool.
     let node = unsafe { Node::new() };

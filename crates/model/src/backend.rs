@@ -10,7 +10,7 @@ use flashlock_workloads::{Backend, Lines};
 use crate::Model;
 use crate::checker::{Checker, Data};
 
-/// Lines of which each is watched.
+/// Lines, each of which is watched.
 pub struct Watched<C: Checker>(Vec<C::Data>);
 
 // SAFETY: only one thread of a model runs at a time, and all run on one OS thread (`checker`).

@@ -29,7 +29,7 @@ pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> M
     harness::Mutex::with(|| Queue(Box::new(Of::<C, L>(Zeroed::zeroed()))))
 }
 
-/// What a [`RawLock`] defines, of the lock whose queue this is.
+/// The functions that a [`RawLock`] defines, for the lock whose queue this is.
 ///
 /// # Safety of the functions
 /// That of [`RawLock`]'s.

@@ -18,7 +18,7 @@ struct Inside {
     data: Region,
     somebody: Cell<bool>,
     count: Cell<u64>,
-    /// Requests that another thread ran than the one that made them.
+    /// Requests that a thread ran for another one.
     for_others: Cell<u64>,
 }
 

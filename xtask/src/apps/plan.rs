@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans of which each counts for itself. (Not made while applications run, for they copy the library.)
+    /// Several plans, each with its own counts. (Not made while applications run, because they copy the library.)
     pub(crate) fn several(options: &Options, stage: &Stage, threads: &[u32], number: usize) -> Result<Vec<Self>> {
         (0..number).map(|which| Self::new(options, stage, threads, &format!("counts-{which}"))).collect()
     }

@@ -1,5 +1,5 @@
-//! A directory for one call of `cargo xtask apps`, that every user may read: servers refuse to run as root, and whom
-//! they run as may not see the checkout. It is removed at the end.
+//! A directory for one call of `cargo xtask apps`, that every user may read: servers refuse to run as root, and the
+//! users that they run as may not see the checkout. It is removed at the end.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -36,7 +36,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// An empty one for a test, of which several run at once.
+    /// An empty one for a test; several tests run at once.
     #[cfg(test)]
     pub(crate) fn empty_for_tests() -> Self {
         use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -45,7 +45,7 @@ impl Stage {
         Self::bare(&format!("-{}", NEXT.fetch_add(1, Relaxed))).expect("a directory can be made")
     }
 
-    /// An empty one but for the library that counts calls.
+    /// An empty one, except for the library that counts calls.
     pub(crate) fn new() -> Result<Self> {
         let stage = Self::bare("")?;
         stage.compile(&Source { file: "count.c", options: &["-shared", "-fPIC", "-ldl"] })?;

@@ -20,8 +20,8 @@ pub(crate) const STRESS_NG: App = App {
 /// made them.
 const SECONDS: &str = "1";
 
-/// Takes root the right to real-time priorities. The threads of `mutex` give themselves such priorities where they may,
-/// and then nobody else runs, not even who is to start them.
+/// Takes the right to real-time priorities from root. The threads of `mutex` give themselves such priorities where they
+/// may, and then no other thread runs, not even the one that is to start them.
 const ORDINARY: [&str; 3] = ["setpriv", "--bounding-set=-sys_nice", "--"];
 
 fn run(run: &Run) -> Result<()> {

@@ -46,7 +46,7 @@ pub(super) fn pages(rows: &[Row]) -> Result<Files> {
         let page = lock(row, &module, &mut book)?;
         files.insert(workspace::path(DIRECTORY).join(format!("{}.md", text(row.get("name")))), page.into_bytes());
     }
-    // Each may refer to further ones, and so may those, or again to it: a page is written when all who refer to it are
+    // Each may refer to further ones, and so may those, or again to it: a page is written when all that refer to it are
     // known.
     let mut written = BTreeMap::new();
     while let Some(source) = book.unwritten(&written) {
@@ -68,7 +68,7 @@ fn source(row: &Row) -> Result<&str> {
     }
 }
 
-/// Which page is which module's, and who refers to it.
+/// Which page is which module's, and what refers to it.
 struct Book {
     /// The locks whose source a module is.
     locks: BTreeMap<String, Vec<String>>,

@@ -1,4 +1,4 @@
-//! `cargo xtask glibc`: the suites on other versions of glibc, and on versions that nobody knows.
+//! `cargo xtask glibc`: the suites on other versions of glibc, and on unknown versions.
 //!
 //! The preload library is the one of `target/release`, whatever it was built on; the test programs are built for each
 //! version.
@@ -29,7 +29,7 @@ const RELEASES: [Release; 4] = [
     Release { name: "experimental", suites: &["sid", "experimental"], glibc: None },
 ];
 
-/// Versions to pretend: before and after all known ones, and those around the change of layout, of which one is wrong
+/// Versions to pretend: before and after all known ones, and those around the change of layout, one of which is wrong
 /// here.
 const PRETENDED: [&str; 4] = ["2.30", "2.40", "2.41", "2.99"];
 

@@ -11,11 +11,11 @@ use crate::steps::Tally;
 
 const CNA: &str = "kernel/locking/qspinlock_cna.h";
 
-/// How a fault is found out.
+/// How a fault is detected.
 enum Finds {
     /// locktorture, our module or the kernel complains, or the guest does not come to its end.
     Torture,
-    /// Somebody waits for longer than the bound.
+    /// A thread waits for longer than the bound.
     Bound,
     /// Urgent waiters are served in another order.
     Urgent,

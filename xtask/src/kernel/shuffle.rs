@@ -74,11 +74,11 @@ fn bound_boot(
     boot.run(bench, image)
 }
 
-/// How a fault is found out.
+/// How a fault is detected.
 enum Finds {
     /// The kernel or the torture complains, or the guest does not come to its end.
     Torture,
-    /// Somebody waits for longer than the bound.
+    /// A thread waits for longer than the bound.
     Bound,
     /// Urgent waiters are passed.
     Urgent,

@@ -108,7 +108,7 @@ fn depends(stage: &Path) -> Result<String> {
     depends.map(str::to_owned).with_context(|| format!("dpkg-shlibdeps named no dependency:\n{said}"))
 }
 
-/// Who answers for the package: Debian's usual variables, or nobody who could be reached.
+/// The maintainer of the package: from Debian's usual variables, or an address that does not exist.
 fn maintainer() -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let name = variable("DEBFULLNAME").unwrap_or_else(|| "The flashlock contributors".to_owned());

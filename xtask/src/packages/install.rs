@@ -224,7 +224,7 @@ mod tests {
         let file = |to: &str| File::new(&source, to);
         install(&[file("bin/flashlock"), file("share/man/man1/x.1"), file("share/old/x")], &prefix).expect("installed");
         assert!(prefix.join("share/old/x").exists());
-        // Another version, and a file of somebody else in a directory that was made.
+        // Another version, and a foreign file in a directory that was made.
         install(&[file("bin/flashlock"), file("share/man/man1/x.1"), file("share/new/x")], &prefix).expect("installed");
         assert!(!prefix.join("share/old/x").exists() && prefix.join("share/new/x").exists());
         files::write(&prefix.join("share/man/man1/other.1"), "x").expect("written");

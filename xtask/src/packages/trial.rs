@@ -26,7 +26,7 @@ use crate::workspace;
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 /// The newest glibc that the command, the preload library and that of delegated locks may need, as the documents say.
 const GLIBC: [&str; 3] = ["2.35", "2.31", "2.35"];
-/// The command and the library, stripped, may have so many bytes together, and so may each archive.
+/// The most bytes that the command and the library, stripped, may have together, and that each archive may have.
 const MOST_BYTES: u64 = 9_000_000;
 /// What users read first: the tasks that they name must exist.
 const DOCUMENTS: [&str; 4] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];

@@ -1,4 +1,4 @@
-//! Who is compared: what programs embed instead, our locks, other builds of ours, and C files.
+//! The contestants: what programs embed instead, our locks, other builds of ours, and C files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ const GLIBC: &str = "glibc";
 /// The header of `tests/regret` for a pthread mutex.
 const PTHREAD: &str = "pthread";
 
-/// The lock that is judged when nobody names any, as soon as there is one of that name.
+/// The lock that is judged when no lock is named, as soon as there is one of that name.
 const JUDGED: &str = "flash";
 
 /// The Debian packages of the rivals.
@@ -140,7 +140,7 @@ pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// A lock that does not exclude: it must be found out.
+/// A lock that does not exclude: it must be detected.
 pub(crate) fn broken() -> Result<Vec<Contestant>> {
     let environment = [("PEER", workspace::path("tests/regret/no-lock.c").display().to_string())];
     let program = build("c", "no-lock", &environment)?.context("a C file needs nothing")?;
@@ -162,7 +162,7 @@ impl Contestant {
     }
 }
 
-/// Which version of a rival is installed. It is for readers of a page: what cannot be found out is not known.
+/// Which version of a rival is installed. It is for readers of a page: a version that cannot be determined is unknown.
 fn version(name: &str) -> String {
     let output = |program: &str, arguments: &[&str]| {
         let done = Command::new(program).args(arguments).output().ok().filter(|done| done.status.success())?;

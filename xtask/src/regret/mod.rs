@@ -152,7 +152,7 @@ fn write_page(store: &Store, contestants: &[Contestant], of: &str) -> Result<()>
     if parts.is_empty() {
         bail!("the file has no runs of these contestants as they are built now");
     }
-    // Where the file lies on this machine is nobody's business.
+    // A page does not say where the file lies on this machine.
     let name = |word: String| {
         let name = Path::new(&word).file_name().filter(|_| word.starts_with('/'));
         name.map(|name| name.to_string_lossy().into_owned()).unwrap_or(word)
@@ -173,7 +173,7 @@ fn write_page(store: &Store, contestants: &[Contestant], of: &str) -> Result<()>
 }
 
 /// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be
-/// found out. No speed is looked at.
+/// detected. Speed is not checked.
 pub(crate) fn smoke() -> Result<Tally> {
     /// How often the broken lock may go unnoticed: its threads must meet.
     const TRIES: u32 = 20;

@@ -4,7 +4,7 @@
 //! disturbed one counts.
 //!
 //! After the rounds each of our locks has one *long* run in each cell, half as long again as the longest wait that is
-//! allowed there: shorter ones could not show that somebody waits for longer. Only its waits count.
+//! allowed there: shorter ones could not show that a thread waits for longer. Only its waits count.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -80,7 +80,7 @@ fn compare(flashlock: &Path, study: &Study, subject: &Subject, how: &[&str]) -> 
     }
     command.arg("--").args(&subject.command);
     let done = Program::new(command, LIMIT).run()?;
-    // 3: no lock could be told from another, or it works under none; the figures are a result.
+    // 3: no lock differed measurably from another, or it works under none; the figures are a result.
     if !matches!(done.status.and_then(|status| status.code()), Some(0 | 3)) {
         bail!("{}", done.transcript());
     }

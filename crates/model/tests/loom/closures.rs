@@ -1,4 +1,5 @@
-//! Closure locks: every request is run, once, alone, and seen by who asked; the orderings that this rests on.
+//! Closure locks: each request runs exactly once, alone, and the thread that made it sees the result; the orderings
+//! that this rests on.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const BOUND: Depth = Preemptions(3);
 trait Lock: RawClosure<Loom, State: Words<Loomed>> {}
 impl<L: RawClosure<Loom, State: Words<Loomed>>> Lock for L {}
 
-/// One thread for each entry asks so often; none is lost.
+/// Each entry is a thread, which asks so often; no request is lost.
 fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'static {
     move || {
         let lock = Arc::new(Guarded::<Loomed, L>::new());

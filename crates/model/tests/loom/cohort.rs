@@ -27,7 +27,7 @@ use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
 use crate::modelled::Modelled;
 
-/// A cohort lock that nobody acquires without its local locks, though it is free: so that two threads meet there.
+/// A cohort lock that no thread acquires without its local locks, even if it is free, so that two threads meet there.
 pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 
 impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
@@ -175,7 +175,7 @@ macro_rules! cohorts {
                 )+
             }
 
-            /// Who finds it free takes it alone.
+            /// A thread that finds it free takes it, alone.
             #[test]
             fn exclude_when_it_is_free() {
                 for &on in ON {
@@ -258,8 +258,8 @@ macro_rules! found {
     )*};
 }
 
-/// One that was handed the local lock and does not see that the global lock came with it sleeps, which loom tells from
-/// polling for ever.
+/// A thread that was handed the local lock and does not see that the global lock came with it sleeps, which loom
+/// distinguishes from polling for ever.
 type McsTicket = Cohort<GlobalMcs<Park>, LocalTicket>;
 
 found! {
@@ -300,7 +300,8 @@ fn seeded_bugs_are_found() {
     });
 }
 
-/// Two wait behind the holder, one of them not for long. Whoever does not give up gets in.
+/// Two threads wait behind the holder, one of them for a short time only. Each thread that does not give up gets the
+/// lock.
 fn asleep<L: Lock>() {
     let mutex = made::<L>(On::One);
     mutex.lock();
@@ -317,7 +318,8 @@ fn asleep<L: Lock>() {
     mutex.free();
 }
 
-/// A child that the holder forked while two slept aside, which are not there: the holder releases, and another gets in.
+/// A child that the holder forked while two threads slept in its list of sleepers. They do not exist in the child: the
+/// holder releases, and another thread gets the lock.
 fn forked_with_sleepers<L: LocalLock>() {
     type Of<L> = Cohort<GlobalMcs<Spin>, L>;
     let mutex = made::<InLine<Of<L>>>(On::One);
@@ -351,7 +353,7 @@ fn sleepers_aside() {
     );
 }
 
-/// One who sleeps in the queue of his NUMA node is handed the lock, or leaves, as another does.
+/// A thread that sleeps in the queue of its NUMA node is handed the lock, or leaves, like any other waiter.
 #[test]
 fn sleepers_in_the_queue() {
     let shows = [Event::CohortPass, Event::TimedOut, Event::Wake];

@@ -44,7 +44,8 @@ pub(crate) fn excludes<L: Lock>(name: &str, depth: Depth, setup: Setup, rounds: 
     explore(name, depth, setup, sections::<L>(rounds));
 }
 
-/// A thread that takes its time, one that has until the first tick, and the tick. Whoever gets the lock makes a visit.
+/// A thread that takes its time, one that has until the first tick, and the tick. Each thread that gets the lock makes
+/// a visit.
 pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {
     timed_of(erased::<Loomed, L>)
 }
@@ -83,7 +84,7 @@ pub(crate) fn sleepers(numa: &[u32]) -> Vec<Handle> {
     nodes
 }
 
-/// The sleepers were taken off a condition variable, and not told yet.
+/// Marks the sleepers as taken off a condition variable, and not yet notified.
 pub(crate) fn claim(sleepers: &[Handle]) {
     for sleeper in sleepers {
         let node = sleeper.node::<Loom>();
@@ -104,7 +105,7 @@ pub(crate) fn adopt<L: Lock>(mutex: &Mutex<L>, sleepers: &[Handle]) {
     adopt_claimed(mutex, sleepers);
 }
 
-/// What the thread does whose node was adopted.
+/// What the thread of an adopted node does.
 pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
     until_notified(me.node::<Loom>());
     mutex.lock_adopted(me);
@@ -112,7 +113,7 @@ pub(crate) fn adopted_section<L: Lock>(mutex: &Mutex<L>, me: Handle) {
     mutex.unlock();
 }
 
-/// These have the lock, in this order: one thread of the model plays them all.
+/// These waiters get the lock, in this order: one thread of the model plays them all.
 pub(crate) fn come_back<L: Lock>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>) -> JoinHandle<()> {
     let mutex = mutex.clone();
     thread::spawn(move || asleep.into_iter().for_each(|me| adopted_section(&mutex, me)))
@@ -130,7 +131,7 @@ pub(crate) fn joins<L: Lock>(mutex: &Arc<Mutex<L>>, numa: u32) -> JoinHandle<()>
 /// How many race for a lock that this thread holds and others sleep for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Racers {
-    /// This thread, which releases, and one that queues; then this one plays all who sleep. All schedules.
+    /// This thread, which releases, and one that queues; then this thread plays all sleepers. All schedules.
     Two,
     /// This thread, a newcomer with a whole section, and one that plays the sleepers. Two preemptions.
     Three,
@@ -144,8 +145,8 @@ impl Racers {
     }
 }
 
-/// The holder releases while one of this NUMA node comes. Those who sleep are served in this order, whenever he is; the
-/// lock is free in the end.
+/// The holder releases while a thread of this NUMA node joins. The sleepers are served in this order, wherever the
+/// joiner's turn comes; the lock is free in the end.
 pub(crate) fn release_as_one_comes<L: Lock>(mutex: &Arc<Mutex<L>>, asleep: Vec<Handle>, numa: u32, racers: Racers) {
     match racers {
         Racers::Two => {
@@ -171,7 +172,8 @@ pub(crate) fn puts_himself<L: Lock>(mutex: &Arc<Mutex<L>>, numa: u32) -> (Handle
     (me, thread::spawn(move || adopt_claimed(&mutex, &[me])))
 }
 
-/// This thread plays these, whom nobody else disturbs: whoever's turn it is, until all have had theirs.
+/// This thread plays these sleepers, and no other thread interferes: each has its section when its turn comes, until
+/// none is left.
 pub(crate) fn serve<L: Lock>(mutex: &Arc<Mutex<L>>, mut asleep: Vec<Handle>) {
     while let Some(turn) = asleep.iter().position(|me| is_head(me.node::<Loom>().state.peek())) {
         adopted_section(mutex, asleep.swap_remove(turn));
@@ -187,7 +189,7 @@ pub(crate) fn all_done<L: Lock>(mutex: &Mutex<L>, threads: impl IntoIterator<Ite
     assert!(!mutex.is_locked());
 }
 
-/// This waiter gives up, as one whose deadline has passed, unless it has been told. Whether it did.
+/// This waiter gives up, as if its deadline had passed, unless it has been notified. Returns whether it gave up.
 pub(crate) fn gives_up(me: Handle) -> JoinHandle<bool> {
     thread::spawn(move || {
         let (left, state) = (world().arena.left(), &me.node::<Loom>().state);

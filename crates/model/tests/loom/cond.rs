@@ -54,7 +54,7 @@ impl Shared {
     }
 }
 
-/// One waits for a flag; it is set, and signalled after the mutex is released.
+/// A thread waits for a flag; the flag is set, and signalled after the mutex is released.
 pub(crate) fn signal<L: Lock>() {
     signal_of(erased::<Loomed, L>);
 }
@@ -176,7 +176,7 @@ fn destroy_of(new: New, all: bool, moves: bool) {
     waiter.join().expect("no panic");
 }
 
-/// Two wait, one of them is cancelled; one signal reaches the other, unless the cancelled one had gone before.
+/// Two threads wait, one of them is cancelled; one signal reaches the other, unless the cancelled one had gone before.
 pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared, Handle) -> Outcome) {
     one_signal_for_two_of(erased::<Loomed, L>, cancel);
 }
@@ -255,8 +255,8 @@ fn destroyed_as_soon_as_nobody_is_blocked() {
 
 const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT };
 
-/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front.
-/// `forgets`: whoever was put in front was not told to the one behind him.
+/// Two threads wait, the last in front. The first gives up while a signal comes for the one in front. `forgets`: the
+/// node of the first does not name the one that was put in front of it.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
     let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));

@@ -67,19 +67,19 @@ pub(crate) fn with_culled<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Hand
     (mutex, asleep)
 }
 
-/// The holder finds the main queue empty and takes waiters back, while somebody joins.
+/// The holder finds the main queue empty and takes waiters back, while a thread joins.
 pub(crate) fn recall_against_joiner<L: TwoLists>(racers: Racers) {
     let (mutex, asleep) = with_culled::<L>(&[1]);
     release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
-/// The holder looks behind the first waiter, while somebody joins there; culls the first, or does not.
+/// The holder looks behind the first waiter while a thread joins there; it culls the first waiter, or does not.
 pub(crate) fn choice_against_joiner<L: TwoLists>(racers: Racers) {
     let (mutex, asleep) = with_main::<L>(1);
     release_as_one_comes(&mutex, asleep, 0, racers);
 }
 
-/// The only waiters, one culled or one in the main queue, give up as the holder turns to them. The lock is free then,
+/// The only waiter, culled or in the main queue, gives up as the holder turns to it. If it does, the lock is free then,
 /// and no node is lost.
 pub(crate) fn choice_against_leaver<L: TwoLists>(secondary: bool) {
     let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
@@ -95,8 +95,8 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(secondary: bool) {
     }
 }
 
-/// The only waiter, culled or in the main queue, has given up; so the lock is freed; then it is held anew, and somebody
-/// joins. The nodes serve in the queue of another lock by then, where nobody may be told anything.
+/// The only waiter, culled or in the main queue, has given up, so the lock is freed; then it is acquired anew, and a
+/// thread joins. By then the nodes serve in the queue of another lock, and this lock must not notify them.
 pub(crate) fn contended_anew<L: TwoLists>(secondary: bool) {
     let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
     let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
@@ -118,15 +118,15 @@ pub(crate) fn contended_anew<L: TwoLists>(secondary: bool) {
     Loom::give_node(elsewhere);
 }
 
-/// The holder goes through the culled ones, one of whom is giving up.
+/// The holder goes through the culled waiters, one of which is giving up.
 fn sweep_against_leaver<L: TwoLists>() {
     let (mutex, asleep) = with_culled::<L>(&[1, 1]);
-    mutex.queue.left().0.store(SWEEP_AT as u32 - 1, Relaxed); // And the one who leaves.
+    mutex.queue.left().0.store(SWEEP_AT as u32 - 1, Relaxed); // And the one that leaves.
     let leaver = gives_up(asleep[0]);
     mutex.visit();
     mutex.unlock();
     let gone = leaver.join().expect("no panic");
-    // Whoever has the lock releases it, and so on.
+    // A waiter that has the lock releases it, and so on.
     for me in asleep.into_iter().rev().filter(|&me| !gone || world().arena.taken().contains(&me)) {
         if is_head(me.node::<Loom>().state.load(Relaxed)) {
             adopted_section(&mutex, me);
@@ -138,7 +138,7 @@ fn sweep_against_leaver<L: TwoLists>() {
     assert!(!mutex.is_locked());
 }
 
-/// Somebody who does not hold the lock, and may find it free, puts a waiter into the main queue.
+/// A thread that does not hold the lock, and may find it free, puts a waiter into the main queue.
 fn adopts_against_release<L: TwoLists>() {
     let (mutex, asleep) = with_culled::<L>(&[1]);
     let moved = sleepers(&[1])[0];

@@ -16,9 +16,9 @@ use crate::evict_mutants::*;
 
 /// The option is on.
 const EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
-/// The clock leaps: whoever is awake seems not to run when his turn comes.
+/// The clock leaps: a waiter that is awake seems not to run when its turn comes.
 pub(crate) const LEAPING: Setup = Setup { polls: 1, micros_step: 60, tunables: &EVICT, ..STAYS };
-/// It goes on more slowly: only a waiter that has not looked since somebody else did seems not to run.
+/// It goes on more slowly: a waiter seems not to run only if it has not looked since another thread did.
 const GOING: Setup = Setup { micros_step: 30, ..LEAPING };
 
 macro_rules! evicting {
@@ -63,7 +63,7 @@ evicting! {
     mcscrn_stp: Mcscrn<SpinThenPark>, 2, 2;
 }
 
-/// Somebody sleeps, in the main queue or aside, as a joiner is passed over: the lock goes to the sleeper.
+/// A thread sleeps, culled or in the main queue, while a joiner is passed over: the lock goes to the sleeper.
 #[test]
 fn a_joiner_is_evicted_and_a_sleeper_woken() {
     let depth = Racers::Three.depth();
@@ -78,7 +78,7 @@ fn protocol_bugs() {
     let bound = Preemptions(1);
     explore("the mutants' skeleton", bound, LEAPING, sections::<Evicting<EVICTS, Spin>>(&[1, 1, 1]));
     find("evicts a sleeper", bound, LEAPING, sections::<Evicting<EVICTS_SLEEPERS, Park>>(&[1, 1]));
-    // By who is evicted, and queues anew, while its node still holds the lock.
+    // Found by a waiter that is evicted, and queues anew, while its node still holds the lock.
     let bound = Preemptions(2);
     find("lets go early", bound, LEAPING, sections::<Evicting<LETS_GO_EARLY, Park>>(&[1, 1, 1]));
     find("goes early", bound, LEAPING, sections::<Evicting<GOES_EARLY, Park>>(&[1, 1, 1]));

@@ -28,7 +28,7 @@ const BOUND: Depth = Preemptions(2);
 pub(crate) trait Flashes: Lock + RawLock<Loom, Queue = <Flash as RawLock<Loom>>::Queue> {}
 impl<L: Lock + RawLock<Loom, Queue = <Flash as RawLock<Loom>>::Queue>> Flashes for L {}
 
-/// Held by the calling thread, with waiters of which `state` says.
+/// Held by the calling thread, with waiters as `state` says.
 fn held<L: Flashes>(state: u32) -> Arc<Mutex<L>> {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -42,14 +42,14 @@ fn comes<L: Flashes>(mutex: &Arc<Mutex<L>>) -> thread::JoinHandle<()> {
     thread::spawn(move || mutex.section())
 }
 
-/// A section of one who has been counted as a sleeper.
+/// The section of a thread that has been counted as a sleeper.
 fn slept<L: Flashes>(mutex: &Mutex<L>) {
     mutex.lock_adopted(Loom::take_node());
     mutex.visit();
     mutex.unlock();
 }
 
-/// Nobody waits, and the lock says so.
+/// No thread waits, and the lock's state says so.
 fn check_idle<L: Flashes>(mutex: &Mutex<L>) {
     let left = mutex.queue.state.peek() & !EPOCH;
     assert_eq!((mutex.is_locked(), left), (false, 0), "held, or waited for");
@@ -84,7 +84,7 @@ pub(crate) fn called_as_the_place_moves<L: Flashes>() {
     check_idle(&mutex);
 }
 
-/// One comes, and is counted, while this thread releases, becomes the head, has the lock, and passes the place on.
+/// A thread comes, and is counted, while this thread releases, becomes the head, has the lock, and passes the place on.
 pub(crate) fn counted_as_the_place_moves<L: Flashes>() {
     let mutex = held::<L>(HEAD | TRANSIT | SLEEPER);
     let comes = comes(&mutex);
@@ -96,7 +96,7 @@ pub(crate) fn counted_as_the_place_moves<L: Flashes>() {
     check_idle(&mutex);
 }
 
-/// One comes, becomes the head, and asks for the lock, which this thread releases.
+/// A thread comes, becomes the head, and asks for the lock, which this thread releases.
 pub(crate) fn released_to_a_head<L: Flashes>() {
     let mutex = held::<L>(0);
     let head = comes(&mutex);
@@ -121,7 +121,7 @@ fn released_to_a_hasty_head<L: Flashes>() {
     check_idle(&mutex);
 }
 
-/// The same; whoever had the lock last, and was not the holder, frees it.
+/// The same; if the head gets the lock, it is the last to use it, and frees it.
 fn freed_by_a_hasty_head<L: Flashes>() {
     let mutex = held::<L>(0);
     let head = {
@@ -139,7 +139,7 @@ fn freed_by_a_hasty_head<L: Flashes>() {
     head.join().expect("no panic");
 }
 
-/// The holder was the head, and releases; one who was counted gives up.
+/// The holder was the head, and releases; a thread that was counted gives up.
 fn released_as_one_leaves<L: Flashes>() {
     let mutex = held::<L>(HEAD | PASS | SLEEPER);
     let hasty = {

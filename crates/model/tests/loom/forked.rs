@@ -18,7 +18,7 @@ use crate::cond::Shared;
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 
-/// What the other thread was at; two wait, of whom it may be the first.
+/// What the other thread was doing; two threads wait, and it may be the first of them.
 type Act = fn(&Shared, Handle);
 
 const QUEUES: Act = |shared, _| {
@@ -35,8 +35,8 @@ const DESTROYS: Act = |shared, _| assert!(!shared.cond.destroy());
 type First = fn(&Shared);
 pub(crate) const NOTHING: First = |_| ();
 
-/// The child, forked after so many steps of `act`: one waits, another signals and destroys. Whether the act had come to
-/// its end.
+/// The child, forked after so many steps of `act`: one thread waits, another signals and destroys. Returns whether the
+/// act had come to its end.
 fn forked(act: Act, steps: u32, first: First) -> bool {
     let shared = Shared::new(erased::<Loomed, Futex>);
     let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));

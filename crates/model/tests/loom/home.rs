@@ -1,4 +1,4 @@
-//! MCSCRN: another NUMA node becomes home while somebody joins.
+//! MCSCRN: another NUMA node becomes home while a thread joins.
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::malthusian::Mcscrn;
@@ -24,19 +24,19 @@ struct Culled {
 const STAY: Setup = Setup { nodes: 8, ..STAYS };
 const DRAW: Setup = Setup { nodes: 8, ..LEAVES };
 
-/// Node 1 becomes home because nobody else waits, and both of it come back.
+/// Node 1 becomes home because no other thread waits, and both of its waiters come back.
 const BOTH: Culled = Culled { setup: STAY, numa: &[1, 1], served: &[0, 1], shows: &[Event::HandoffOther] };
 /// Node 1 becomes home, then node 2.
 const IN_TURN: Culled = Culled { numa: &[1, 2], ..BOTH };
 /// A passive waiter comes back; then node 1 becomes home.
 const PASSIVE: Culled = Culled { numa: &[0, 1], shows: &[Event::Reprovision, Event::HandoffOther], ..BOTH };
-/// The draw makes node 1 home; it makes the passive waiter a remote one, and his node home again.
+/// The draw makes node 1 home; it makes the passive waiter a remote one, and that waiter's node home again.
 const DRAWN: Culled =
     Culled { setup: DRAW, numa: &[0, 1], served: &[1, 0], shows: &[Event::Eldest, Event::HandoffOther] };
-/// The same with two of node 1, the second of whom is culled anew.
+/// The same with two waiters of node 1, the second of which is culled anew.
 const DRAWN_BOTH: Culled = Culled { numa: &[0, 1, 1], served: &[1, 0, 2], ..DRAWN };
 
-/// The holder, on node 0, finds nobody else in the main queue, or one of this node who joins.
+/// The holder, on node 0, finds no other thread in the main queue, or one of the node `joiner` that joins.
 fn against_joiner<L: TwoLists>(secondary: &Culled, joiner: u32, racers: Racers) {
     let (mutex, asleep) = with_culled::<L>(secondary.numa);
     release_as_one_comes(&mutex, secondary.served.iter().map(|&place| asleep[place]).collect(), joiner, racers);

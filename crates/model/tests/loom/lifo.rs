@@ -1,4 +1,4 @@
-//! LIFO-CR: stacks built by hand, from which the holder takes his successor while somebody is pushed, or gives up.
+//! LIFO-CR: stacks built by hand, from which the holder takes its successor while a thread is pushed, or gives up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -35,13 +35,14 @@ fn stack<L: Stack>(count: usize) -> (Arc<Mutex<L>>, Vec<Handle>) {
     (mutex, asleep)
 }
 
-/// The holder takes his successor, and somebody is pushed: those who slept are served in this order, whenever he is.
+/// The holder takes its successor while a thread is pushed: the sleepers are served in this order, wherever the new
+/// one's turn comes.
 fn against_pusher<L: Stack>(served: &[usize], racers: Racers) {
     let (mutex, asleep) = stack::<L>(served.len());
     release_as_one_comes(&mutex, served.iter().map(|&place| asleep[place]).collect(), 0, racers);
 }
 
-/// The same, and nobody looks at the data: whoever is lost was lost by the stack.
+/// The same, but no thread looks at the data: a waiter that is lost was lost by the stack.
 pub(crate) fn pushed_as_the_stack_is_popped() {
     let (mutex, asleep) = stack::<LifoCr<Park>>(1);
     let pusher = {
@@ -57,7 +58,7 @@ pub(crate) fn pushed_as_the_stack_is_popped() {
     all_done(&mutex, [pusher]);
 }
 
-/// One of two, on top or below, gives up as the holder takes a successor, and somebody is pushed, or nobody.
+/// One of two waiters, on top or below, gives up as the holder takes a successor; another is pushed, or none.
 fn against_leaver<L: Stack>(leaver: usize, pushed: bool) {
     let (mutex, asleep) = stack::<L>(2);
     let leaves = gives_up(asleep[leaver]);
@@ -65,7 +66,7 @@ fn against_leaver<L: Stack>(leaver: usize, pushed: bool) {
     mutex.visit();
     mutex.unlock();
     let gone = leaves.join().expect("no panic");
-    // Whichever of the two is first: who has gone is passed over.
+    // Whichever of the two is first: a waiter that has gone is passed over.
     let order = if STAYS.random == world().setup.random { [0, 1] } else { [1, 0] };
     for place in order.into_iter().filter(|&place| !gone || place != leaver) {
         adopted_section(&mutex, asleep[place]);
@@ -74,13 +75,14 @@ fn against_leaver<L: Stack>(leaver: usize, pushed: bool) {
     assert_eq!(world().arena.left().count(), 0);
 }
 
-/// The holder goes through the stack, in which one has gone, and another goes just then. Whether he did.
+/// The holder goes through the stack, in which one waiter has gone, while another goes. Returns whether the release
+/// removed the one that had gone.
 fn sweep_against_leaver<L: Stack>(leaver: usize) -> bool {
     let (mutex, asleep) = stack::<L>(3);
     let gone = asleep[3 - leaver]; // The other one below the top.
     gone.node::<Loom>().state.store(state::ABANDONED, Relaxed);
     let left = &mutex.queue.left().0;
-    left.store(SWEEP_AT as u32 - 1, Relaxed); // And the one who leaves.
+    left.store(SWEEP_AT as u32 - 1, Relaxed); // And the one that leaves.
     let leaves = gives_up(asleep[leaver]);
     mutex.visit();
     mutex.unlock();
@@ -115,7 +117,7 @@ fn the_eldest_taken_as_somebody_is_pushed() {
     check::<LifoCr<Park>>("eldest, push, three", LEAVES, &[2, 1, 0], &[Event::Eldest]);
 }
 
-/// Somebody has the lock while one who sleeps is pushed: if it is free again, he is handed it at once.
+/// A thread has the lock while a sleeper is pushed: if the lock is free again, the sleeper is handed it at once.
 pub(crate) fn adopted_as_the_lock_is_used() {
     let mutex = Arc::new(Mutex::<LifoCr<Park>>::new());
     let (me, puts) = puts_himself(&mutex, 0);

@@ -1,5 +1,5 @@
-//! Queues that are joined in two steps: a release waits for nobody who has joined and not linked himself, but leaves
-//! him a note. Here one joins as the lock is released, whatever else is in the queue, and finds it.
+//! Queues that are joined in two steps: a release does not wait for a thread that has joined and not linked itself, but
+//! leaves it a note. Here a thread joins as the lock is released, whatever else is in the queue, and finds the note.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -19,10 +19,10 @@ use crate::cohort::InLine;
 use crate::common::{AnyMutex, Lock, Racers, all_done, joins, sections, world};
 use crate::culling::{STAYS, recall_against_joiner};
 
-/// Crowded: nobody polls on.
+/// Crowded: no waiter polls on.
 const SETUP: Setup = Setup { polls: 1, crowded: true, ..Setup::new(6) };
 
-/// The lock is held, two come, one of them not for long, and it is released.
+/// The lock is held, two threads come, one of them for a short time only, and the lock is released.
 fn comes_as_one_leaves<L: Lock>() {
     comes_as_one_leaves_of(erased::<Loomed, L>);
 }
@@ -87,7 +87,7 @@ notes! {
     cst_stp: Cst<SpinThenPark>;
 }
 
-/// Waiters are aside: they go with the lock, or come before who joins.
+/// There are culled waiters: they go with the lock, or get it before the joiner.
 #[test]
 fn those_aside_go_with_the_lock() {
     let shows = [Event::Given];

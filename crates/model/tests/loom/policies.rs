@@ -1,5 +1,5 @@
-//! A policy that chooses, against everybody who may be at the queue at the same time: whoever it chooses, nobody is
-//! lost.
+//! A policy that chooses, against every thread that may be at the queue at the same time: whichever waiter it chooses,
+//! none is lost.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -55,7 +55,7 @@ fn the_tail_is_chosen() {
     explore("choose the tail, two join", flashlock_model::loom::Depth::Preemptions(3), SETUP, || tail_chosen(2));
 }
 
-/// Whoever joins is not lost, whether or not the choice sees it.
+/// A joiner is not lost, whether or not the choice sees it.
 #[test]
 fn against_a_joiner() {
     let totals = explore("choose, join", ALL, SETUP, || {
@@ -78,7 +78,7 @@ fn against_a_joiner() {
     totals.shows(&[Event::Shuffle, Event::WakeAhead]);
 }
 
-/// One gives up: who is chosen, who stands before it, or behind it.
+/// A waiter gives up: the chosen one, the one before it, or the one behind it.
 #[test]
 fn against_a_waiter_that_gives_up() {
     for fickle in 1..4 {
@@ -122,7 +122,7 @@ fn against_an_eviction() {
     }
 }
 
-/// Three in the queue, of whom the last is put behind the head in a wrong way, while somebody joins.
+/// Three threads are in the queue; the last is put behind the head in a wrong way, while another thread joins.
 fn broken(name: &str, mover: fn(&Queue, &[Handle])) {
     find(name, ALL, SETUP, move || {
         let (mutex, mut nodes) = queue(&[0, 0, 0]);
@@ -150,7 +150,7 @@ fn a_tail_that_is_moved_as_others_are() {
     });
 }
 
-/// Those whom the tail passes join anew without a look at who is the tail by then.
+/// The waiters that the chosen tail passes join anew, without a look at which node is the tail by then.
 #[test]
 fn those_who_are_passed_join_behind_the_chosen() {
     broken("puts them behind the chosen", |mutex, nodes| {

@@ -10,7 +10,7 @@ use crate::common::{ALL, excludes, sections, timed};
 use crate::polite_mutants::{ClaimsByStore, LeavesItHeld, MutantPolite, TakesWhatIsHeld};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(2) };
-/// The clock advances by 3 ms each time that it is read: whoever waits claims.
+/// The clock advances by 3 ms each time that it is read: every waiter claims.
 const CLAIMING: Setup = Setup { micros_step: 3_000, ..SETUP };
 
 #[test]

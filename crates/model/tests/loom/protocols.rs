@@ -38,7 +38,7 @@ fn futex() {
     find("sleeps without a look at the word", BOUND, blind, sections::<Futex>(&[1, 1]));
 }
 
-/// A hand-over that wakes nobody, of those locks whose waiters sleep on nodes.
+/// Hand-offs that wake no thread, of the locks whose waiters sleep on nodes.
 #[test]
 fn lost_wake_ups() {
     use flashlock_locks::mutex::malthusian::{LifoCr, Mcscrn};
@@ -272,7 +272,7 @@ fn two_shufflers() {
     });
 }
 
-/// The first waiter is told before the others are moved: he may free the mutex.
+/// The first waiter is notified before the others are moved: it may free the mutex.
 pub(crate) struct TellsFirst;
 impl FutexBug for TellsFirst {
     fn adopt<M: Machine>(word: &M::Word, chain: Chain) {

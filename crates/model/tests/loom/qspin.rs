@@ -76,7 +76,7 @@ impl<L: OneWord> Front<L> {
         self.is_clear();
     }
 
-    /// The same, and one of node 0 comes meanwhile.
+    /// The same, and a thread of node 0 comes meanwhile.
     fn run_as_one_comes(self, racers: Racers) {
         if racers == Racers::Three {
             let joiner = joins(&self.mutex, 0);
@@ -100,20 +100,21 @@ fn node(handle: Handle) -> &'static Node<Loom> {
     handle.node()
 }
 
-/// The head is the only one in the queue, and somebody joins: alone, as the next, or to inherit the front.
+/// The head is the only one in the queue, and a thread joins: alone, as the next, or to inherit the front.
 fn front_against_joiner<L: OneWord>(racers: Racers) {
     let front = Front::<L>::new(&[], &[]);
     front.run_as_one_comes(racers);
 }
 
-/// Two join behind the head.
+/// Two threads join behind the head.
 pub(crate) fn two_join() {
     let front = Front::<Qspin<Park>>::new(&[], &[]);
     let joiners = [joins(&front.mutex, 0), joins(&front.mutex, 0)];
     front.run(joiners);
 }
 
-/// Somebody is put into the queue of a free lock, which another tries to take: the queue is not taken for dead.
+/// A waiter is put into the queue of a free lock, which another thread tries to take: that thread does not take the
+/// queue for dead.
 pub(crate) fn tried_as_somebody_queues() {
     let mutex = Arc::new(Mutex::<Qspin<Park>>::new());
     let queues = {
@@ -138,19 +139,20 @@ fn break_against_joiner<L: OneWord>(count: usize, racers: Racers) {
     front.run_as_one_comes(racers);
 }
 
-/// One behind the head, on another node, and a local one joins: found by the post-scan, or not.
+/// A waiter of another node is behind the head, and a local one joins: found by the post-scan, or not.
 fn scan_against_joiner<L: OneWord>(racers: Racers) {
     let front = Front::<L>::new(&[1], &[]);
     front.run_as_one_comes(racers);
 }
 
-/// The front goes to the next, with somebody in the secondary queue.
+/// The front goes to the next waiter, with a waiter in the secondary queue.
 pub(crate) fn front_goes_on<L: OneWord>() {
     Front::<L>::new(&[0], &[1]).run([]);
 }
 
-/// The same, if who is behind the head has promised to stay: it is told by a store. As it waits for the word, it finds
-/// one of its own node behind another, who joins those of the secondary queue of which it was told.
+/// The same, if the waiter behind the head has promised to stay: a plain store passes the front to it. As it waits for
+/// the word, it finds a waiter of its own node behind another one; the other one joins the secondary queue that came
+/// with the front.
 pub(crate) fn front_goes_on_by_a_store() {
     let mut front = Front::<QspinCna<Spin>>::new(&[0, 1, 0], &[1]);
     let &[waiter, other, local, secondary] = &front.asleep[..] else { unreachable!("four wait") };
@@ -160,7 +162,7 @@ pub(crate) fn front_goes_on_by_a_store() {
     front.run([]);
 }
 
-/// The head, which has made a secondary queue, leaves before its joiner has linked himself: nothing that the front
+/// The head, which has made a secondary queue, leaves before its joiner has linked itself: nothing that the front
 /// carries is lost.
 pub(crate) fn left_to_joiner<L: OneWord>() {
     let front = Front::<L>::new(&[], &[1]);
@@ -180,7 +182,8 @@ pub(crate) fn left_to_joiner<L: OneWord>() {
     assert_eq!(front.mutex.word.load(Relaxed), 0);
 }
 
-/// The only one behind the head, or in the secondary queue, gives up as the front comes to it. The lock is free then.
+/// The only waiter behind the head, or in the secondary queue, gives up as the front comes to it. The lock is free
+/// then.
 fn front_against_leaver<L: OneWord>(secondary: bool) {
     let front = if secondary { Front::<L>::new(&[], &[1]) } else { Front::<L>::new(&[1], &[]) };
     let (mutex, me) = (front.mutex.clone(), front.asleep[0]);
@@ -193,7 +196,7 @@ fn front_against_leaver<L: OneWord>(secondary: bool) {
     assert_eq!((mutex.word.load(Relaxed), world().arena.left().count()), (0, 0));
 }
 
-/// The head gives up, and somebody joins: he is the head then, and what the front carries is his.
+/// The head gives up, and a thread joins: the joiner is the head then, and gets what the front carries.
 fn head_leaves<L: OneWord>(secondary: &[u32]) {
     let front = Front::<L>::new(&[], secondary);
     let joiner = joins(&front.mutex, 0);
@@ -261,7 +264,7 @@ fn the_head_gives_up() {
     check("qspin-cna, left to the joiner", left_to_joiner::<QspinCna<Park>>);
 }
 
-/// One PENDING, the head behind it, a release: both sleep on the word, or are about to.
+/// A PENDING thread, the head behind it, a release: both sleep on the word, or are about to.
 fn two_on_the_word<L: OneWord>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -280,8 +283,8 @@ fn two_sleep_on_the_word() {
     explore("qspin stp, two on the word", Preemptions(3), SETUP, two_on_the_word::<Qspin<SpinThenPark>>);
 }
 
-/// A child, forked while the lock was held, one was PENDING, and (unless `alone`) others queued; or such a child's
-/// child, and so on, if there is more than one of these `generations`: nobody waits for them.
+/// A child, forked while the lock was held, one thread was PENDING, and (unless `alone`) others queued; or such a
+/// child's child, and so on, if there is more than one of these `generations`: no thread waits for them.
 fn forked<L: OneWord>(alone: bool, generations: u32) {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -310,7 +313,7 @@ fn a_forked_child_waits_for_nobody_of_its_parent() {
     }
 }
 
-/// A release of a lock that nobody holds changes nothing, and opens it to nobody.
+/// A release of a lock that no thread holds changes nothing, and lets no thread in.
 fn released_twice() {
     let mutex = Arc::new(Mutex::<Qspin<Park>>::new());
     let threads = [joins(&mutex, 0), joins(&mutex, 0)];

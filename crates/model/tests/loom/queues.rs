@@ -1,5 +1,5 @@
-//! CLH, where one leaves the queue as another joins; and MCS-TP, whose releaser passes over who has not run for too
-//! long.
+//! CLH, where a thread leaves the queue as another joins; and MCS-TP, whose releaser passes over a waiter that has not
+//! run for too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,12 +18,12 @@ use crate::compact_mutants::HboByStore;
 use crate::evict_mutants::{EVICTS_SLEEPERS, GOES_EARLY, MutantTp};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
-/// Whoever said that he runs said so long ago.
+/// Each waiter that said that it runs said so long ago.
 pub(crate) const STALE: Setup = Setup { micros_step: 100, ..SETUP };
 
-/// The lock is held. One joins whose deadline has passed, and leaves; another joins: in front of him, behind him, or in
-/// his place. He gets the lock when it is released, not before. Nobody looks at the data: who is let in too soon is so
-/// by what the leaver left.
+/// The lock is held. A thread whose deadline has passed joins and leaves; another joins: in front of it, behind it, or
+/// in its place. The joiner gets the lock when it is released, not before. No thread looks at the data: if the joiner
+/// is let in too soon, the cause is what the leaver left.
 pub(crate) fn leaves_as_another_joins<L: Lock>() {
     leaves_as_another_joins_of(erased::<Loomed, L>);
 }
@@ -67,7 +67,7 @@ fn leaves_as_the_lock_is_released_of(new: fn() -> AnyMutex) {
     mutex.visit();
     mutex.unlock();
     all_done(&mutex, [leaver, joiner]);
-    mutex.section(); // Whoever comes next gives the leaver's node back.
+    mutex.section(); // The next thread gives the leaver's node back.
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn leaving_the_queue_of_clh() {
     explore("clh, leaver, release, park", bound, SETUP, leaves_as_the_lock_is_released::<Clh<Park>>).shows(&shows);
 }
 
-/// The lock is held, so many join, and it is released: who polls is passed over, and queues anew.
+/// The lock is held, so many threads join, and it is released: a waiter that polls is passed over, and queues anew.
 pub(crate) fn passed_over<L: Lock>(joiners: usize) {
     passed_over_of(erased::<Loomed, L>, joiners);
 }
@@ -103,7 +103,8 @@ fn passing_over_who_does_not_run() {
     explore("mcs-tp spin, stale", ALL, STALE, || passed_over::<McsTp<Spin>>(1)).shows(&shows);
     explore("mcs-tp stp, stale", ALL, STALE, || passed_over::<McsTp<SpinThenPark>>(1)).shows(&shows);
     explore("mcs-tp spin, two stale", Preemptions(1), STALE, || passed_over::<McsTp<Spin>>(2)).shows(&shows);
-    // Who sleeps soon can be passed over only before he does: with two of them, these bounds do not come to that.
+    // A waiter that soon sleeps can be passed over only before it does: with two of them, these bounds do not reach
+    // that.
     explore("mcs-tp stp, two stale", Preemptions(1), STALE, || passed_over::<McsTp<SpinThenPark>>(2));
     explore("mcs-tp park, two stale", Preemptions(2), STALE, || passed_over::<McsTp<Park>>(2));
 }

@@ -67,7 +67,8 @@ serving! {
     two_clients_and_a_server: "rcl 1+1, park", Park, [1, 1], 1;
 }
 
-/// A request is posted, run and answered without a single read-modify-write, of either side, as long as nobody sleeps.
+/// A request is posted, run and answered without a single read-modify-write, on either side, as long as no thread
+/// sleeps.
 #[test]
 fn a_section_takes_no_atomic() {
     explore("rcl, read-modify-writes", ALL, SETUP, || {
@@ -93,7 +94,7 @@ fn breaks<W: WaitPolicy>(ring: &Arc<Servers<W>>) {
 }
 
 /// Two requests wait. One worker serves them; the manager looks twice, and if the worker is stuck, another one comes.
-/// Whoever has the turn in the end does what is left.
+/// The worker that has the turn in the end does what is left.
 ///
 /// The manager does not look at `turn` before it revokes that: loom tries no store that comes before another thread's
 /// load, where the storing thread itself has loaded last.
@@ -131,7 +132,7 @@ fn elections() {
     }
 }
 
-/// The same with two workers that live on, of which one is free, and a manager.
+/// The same with two workers that live on, one of which is free, and a manager.
 fn free_worker() -> impl Fn() + Send + Sync + 'static {
     || {
         let ring = Servers::<Park>::with_locks(1, 1, 2, [1; 3]);
@@ -154,8 +155,8 @@ fn an_election_of_a_free_worker() {
     explore("rcl, a free worker", Preemptions(1), SETUP, free_worker());
 }
 
-/// Client numbers of the second word are taken and given back by two threads: each is within the range as long as it is
-/// somebody's.
+/// Client numbers of the second word are taken and given back by two threads: each is within the range as long as a
+/// client has it.
 fn renaming(rounds: u32) -> impl Fn() + Send + Sync + 'static {
     move || {
         let ring = Servers::<Spin>::new(1, 2, 1);
@@ -183,7 +184,7 @@ fn client_numbers() {
     explore("rcl, client numbers again", Preemptions(3), SETUP, renaming(2));
 }
 
-/// Two clients with a section each, of which the first one's moves the lock, and a server.
+/// Two clients with a section each, the first of which moves the lock, and a server.
 fn moves(from: u32, inside: Inside<Loomed, Park>) -> impl Fn() + Send + Sync + 'static {
     move || {
         let ring = Servers::<Park>::with_locks(1, 1, 1, [from, 0, 0]);
@@ -288,7 +289,7 @@ fn half_a_barrier_is_none() {
     }
 }
 
-/// One access done otherwise, by whoever makes it.
+/// One access is changed, whichever thread makes it.
 fn meddled(name: &str, depth: Depth, meddle: fn(&mut Access<'_>) -> Instead, model: impl Fn() + Send + Sync + 'static) {
     find(&format!("rcl: {name}"), depth, Setup { meddle: Some(meddle), ..SETUP }, model);
 }

@@ -172,8 +172,8 @@ fn cst_counts_apart_and_together() {
     find("readers count together too soon", BOUND, setup, sections::<TogetherTooSoon>(RW));
 }
 
-/// A child, forked after so many steps of a writer that gives up for a reader who holds the lock: nobody writes there.
-/// Whether the writer had come to its end.
+/// A child, forked after so many steps of a writer that gives up because a reader holds the lock: the child has no
+/// writer. Returns whether the writer had come to its end.
 fn forked_beside_a_writer(steps: u32) -> bool {
     let lock = Arc::new(Lock::<CstRw<Park>>::new());
     lock.state.count_distributed::<Park>(None);

@@ -69,7 +69,7 @@ fn posts_and_waits(waits: u32, posts: [u32; 2]) -> impl Fn() + Send + Sync + 'st
     }
 }
 
-/// One waits until the first tick, one for good. The permit that the first does not take reaches the second.
+/// One thread waits until the first tick, one for good. The permit that the first does not take reaches the second.
 fn against_the_clock() {
     let sem = Arc::new(Sem::new(0));
     let until = world().first_tick();
@@ -87,7 +87,7 @@ fn against_the_clock() {
     sem.destroy();
 }
 
-/// The wait of one is cancelled, or interrupted, when it sleeps; it has taken no permit, and another waits for one.
+/// A thread's wait is cancelled, or interrupted, when it sleeps; it has taken no permit, and another waits for one.
 fn ended_otherwise(cancelled: bool) {
     let sem = Arc::new(Sem::new(0));
     let fickle = start(&sem, move |sem| {
@@ -108,7 +108,8 @@ fn ended_otherwise(cancelled: bool) {
     sem.destroy();
 }
 
-/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+/// A thread sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that
+/// waits.
 fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
     let sem = Arc::new(Sem::new(0));
     let until = world().first_tick();
@@ -132,7 +133,7 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
     sem.destroy();
 }
 
-/// Who has got what was posted destroys the semaphore while the post is on its way out.
+/// The thread that has got what was posted destroys the semaphore while the post is on its way out.
 fn destroyed_by_the_waiter() {
     let sem = Arc::new(Sem::new(0));
     let poster = start(&sem, |sem| sem.post());
@@ -209,7 +210,7 @@ fn ordering_bugs_are_found() {
     for (name, weaken) in [("sem_post", POST), ("sem_wait", WAIT)] {
         find(name, BOUND, Setup { weaken, ..SETUP }, as_mutex(&[1, 1]));
     }
-    // Where a waiter announces itself, or somebody leaves the list.
+    // Where a waiter announces itself, or a thread leaves the list.
     const HANDS_ON: &[Weaken] = &[weak(Field::SemWord, Op::Cas, AcqRel, Acquire)];
     const TAKES_OVER: &[Weaken] = &[weak(Field::SemWord, Op::Cas, AcqRel, Release)];
     find("sem_list_release", Preemptions(1), Setup { weaken: HANDS_ON, ..SETUP }, against_the_clock);

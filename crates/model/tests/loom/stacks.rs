@@ -19,9 +19,9 @@ type Mapping = (usize, usize);
 thread_local! {
     /// Stacks that are free.
     static FREE: [Cell<Mapping>; KEPT] = const { [const { Cell::new((0, 0)) }; KEPT] };
-    /// One that has just been handed out again, whose guard page is there already.
+    /// A stack that has just been handed out again, and already has its guard page.
     static GUARDED: Cell<usize> = const { Cell::new(0) };
-    /// Of what size stacks are.
+    /// The size of the stacks.
     static SIZE: Cell<usize> = const { Cell::new(0) };
 }
 

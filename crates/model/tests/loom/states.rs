@@ -1,4 +1,4 @@
-//! Queues built by hand, and two or three who race from there.
+//! Queues built by hand, and two or three threads that race from there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -31,7 +31,7 @@ const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
 /// The clock leaps: grants are stale at once, and heads idle.
 const LEAPING: Setup = Setup { tunables: &HASTY, micros_step: 30_000, ..SETUP };
 
-/// The holder releases while those who sleep in its queue come back, from a condition variable that moved them there.
+/// The holder releases while the sleepers in its queue, which a condition variable moved there, come back.
 pub(crate) fn moved<L: Lock>(count: usize) {
     moved_of(erased::<Loomed, L>, count);
 }
@@ -56,7 +56,7 @@ fn moved_of(new: fn() -> AnyMutex, count: usize) {
     assert!(!mutex.is_locked());
 }
 
-/// Sleepers are put into the queue by one who does not hold the lock, while another uses it.
+/// Sleepers are put into the queue by a thread that does not hold the lock, while another uses it.
 pub(crate) fn moved_from_outside<L: Lock>() {
     moved_from_outside_of(erased::<Loomed, L>);
 }
@@ -123,7 +123,7 @@ adopting! {
     shfl_park: Shfl<Park>, 2, 1;
 }
 
-/// The lock is handed to a head that may be polling or falling asleep. Nobody's patience helps: a lost wake-up is a
+/// The lock is handed to a head that may be polling or falling asleep. No thread's patience helps: a lost wake-up is a
 /// deadlock.
 pub(crate) fn grant_against_doze<L: Lock<Queue = flashlock_locks::parts::shuffle::ShflQueue<Loom>>>() {
     let mutex = Arc::new(Mutex::<L>::new());
@@ -147,7 +147,7 @@ fn a_grant_reaches_a_head_that_falls_asleep() {
     explore("grant, spin", ALL, OVERDUE, grant_against_doze::<Shfl<Spin>>).shows(&[Event::Grant]);
 }
 
-/// A grant that its taker is slow to take is taken back by another, who throws the taker out of the queue.
+/// A grant that its taker is slow to take is taken back by another thread, which evicts the taker.
 pub(crate) fn revoke<L: Lock>() {
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
@@ -238,7 +238,7 @@ fn leaving_and_joining() {
     explore("head leaves, joiner links", ALL, SETUP, head_leaves_joiner);
 }
 
-/// The head times out and passes on to one who gives up at the same time; a third is behind.
+/// The head times out and passes on to a waiter that gives up at the same time; a third is behind.
 fn head_and_next_give_up() {
     let mutex = Arc::new(Mutex::<Shfl<Park>>::new());
     mutex.lock();
@@ -254,7 +254,7 @@ fn head_and_next_give_up() {
     let gone = gives_up.join().expect("no panic");
     let front = notified.expect("somebody is made head");
     assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(front));
-    // One who gave up before it was made head is skipped.
+    // A waiter that gave up before it was made head is skipped.
     let rest: &[Handle] = if gone { &[last] } else { &[next, last] };
     assert_eq!(front, rest[0]);
     for &node in rest {
@@ -269,8 +269,8 @@ fn giving_up_and_being_made_head() {
     explore("next gives up", ALL, SETUP, head_and_next_give_up);
 }
 
-/// A child, forked while the lock was held and somebody waited, starts a thread: both throw the old number away, or
-/// wait for it.
+/// A child, forked while the lock was held and a thread waited, starts a thread: one of the two discards the old
+/// number, and the other may wait for that.
 fn forked() {
     let mutex = Arc::new(Mutex::<Ticket>::new());
     mutex.lock();
@@ -315,8 +315,8 @@ fn a_forked_child_forgets_the_dead_head() {
     explore("shfl-spin, forked", Preemptions(3), SETUP, forked_with_a_head);
 }
 
-/// A child, forked while others polled for the lock and one stood by, starts a thread: the dead poll no more, and
-/// nobody waits for them.
+/// A child, forked while others polled for the lock and one stood by, starts a thread: the dead poll no more, and no
+/// thread waits for them.
 fn forked_with_arrivals() {
     let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
     mutex.lock();
@@ -341,7 +341,7 @@ fn a_forked_child_counts_no_dead_arrivals() {
     explore("loiter, forked", Preemptions(2), SETUP, forked_with_arrivals);
 }
 
-/// Whoever polls, or would, while so many may: in the end nobody does.
+/// Three threads contend, of which so many may poll: in the end none is counted as polling.
 fn arrivals(spinners: &'static Tunables, crowded: bool) {
     let setup = Setup { tunables: spinners, crowded, ..SETUP };
     explore("loiter, counted", Preemptions(2), setup, || {

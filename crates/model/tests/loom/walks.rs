@@ -1,4 +1,4 @@
-//! The shuffler's walk, against everybody who may be at the queue at the same time. It takes at least three nodes:
+//! The shuffler's walk, against every thread that may be at the queue at the same time. It takes at least three nodes:
 //! queues are built by hand.
 
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) fn order(mutex: &Queue) -> Vec<Handle> {
     order
 }
 
-/// Everybody is in the queue once, and the tail is the last.
+/// Each waiter is in the queue once, and the tail is the last.
 pub(crate) fn complete(mutex: &Queue, expected: &[Handle]) {
     let found = order(mutex);
     assert_eq!(found.last().map(|last| last.word()), Some(mutex.queue.tail.load(Relaxed)), "the tail");

@@ -95,7 +95,7 @@ fn an_uncontended_section_has_as_many_atomics_as_it_says() {
 fn an_uncontended_pair_has_as_many_atomics_as_it_says() {
     play("atomics", 1, &Tunables::DEFAULT, || {
         for lock in LOCKS {
-            // With the first way of waiting as many; with the others no more: a release that nobody sleeps through may
+            // With the first way of waiting as many; with the others no more: a release for which no thread sleeps may
             // be a store.
             for (at, pair) in measured(lock.id).into_iter().enumerate() {
                 let says = (lock.atomics_lock, lock.atomics_unlock);

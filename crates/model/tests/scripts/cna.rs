@@ -10,7 +10,7 @@ use crate::script::{NO, Script, YES, play, world};
 
 type Cna = Script<CullingLock<SameNode, Park>>;
 
-/// What a hand-over must leave: who holds, the main queue, the secondary queue.
+/// What a hand-off must leave: the holder, the main queue, the secondary queue.
 fn expect(script: &Cna, served: Option<usize>, holder: usize, main: &[usize], secondary: &[usize]) {
     assert_eq!(served, Some(holder), "who is served");
     assert_eq!(script.main(), main, "main queue, t{holder} holding");
@@ -18,7 +18,7 @@ fn expect(script: &Cna, served: Option<usize>, holder: usize, main: &[usize], se
 }
 
 /// Figure 1, with its two sockets. The first thread is number 1 there; here a waiter's number is that of its arrival,
-/// and the first holder, who never waited, comes back as number 5.
+/// and the first holder, which never waited, comes back as number 5.
 #[test]
 fn figure_1() {
     play("figure 1", 1, &Tunables::DEFAULT, || {
@@ -34,10 +34,11 @@ fn figure_1() {
         expect(&script, script.release(0), 3, &[4, 5], &[0, 1]);
         // (e) One more goes to the end of the secondary queue.
         expect(&script, script.release(0), 5, &[], &[0, 1, 4]);
-        // (f) One of the other socket arrives.
+        // (f) A thread of the other socket arrives.
         script.arrive(&[1]);
         assert_eq!(script.main(), [6]);
-        // (g) Nobody is local: the secondary queue comes back, before the one who is there, and its first has the lock.
+        // (g) No waiter is local: the secondary queue comes back, before the waiter that is there, and its first has
+        // the lock.
         expect(&script, script.release(0), 0, &[1, 4, 6], &[]);
         assert_eq!(world().events(Event::Alteration), 3, "out at (b) and (e), back at (g)");
         script.drain();
@@ -59,8 +60,8 @@ fn the_secondary_queue_keeps_the_lock_busy() {
     });
 }
 
-/// Nobody local in the main queue, and no secondary queue: first come, first served (line 44). Nothing moves before one
-/// is found.
+/// No local waiter in the main queue, and no secondary queue: first come, first served (line 44). Nothing moves before
+/// a local waiter is found.
 #[test]
 fn without_local_waiters_it_is_mcs() {
     play("nobody local", 1, &Tunables::DEFAULT, || {
@@ -98,18 +99,18 @@ fn a_countdown_ends_the_preference() {
         world().set_random(Some(1 << 31));
         let script = Cna::new();
         script.arrive_singly(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        // The first hand-over draws 4; then 4, 3, 2, 1.
+        // The first hand-off draws 4; then 4, 3, 2, 1.
         let served: Vec<_> = (0..5).map(|_| script.release(0).expect("somebody waits")).collect();
         assert_eq!(served, [1, 2, 3, 4, 0]);
-        // Drawn anew, and counted again: with nobody culled, the third waits for nothing.
+        // Drawn anew, and counted again: with no waiter culled, the third waits for nothing.
         let served: Vec<_> = (0..5).map(|_| script.release(0).expect("somebody waits")).collect();
         assert_eq!(served, [5, 6, 7, 8, 9]);
         assert_eq!(script.release(0), None);
     });
 }
 
-/// Shuffle reduction (§6): with nobody culled, the next one has the lock wherever it is, unless a draw says otherwise;
-/// with somebody culled, nothing is reduced.
+/// Shuffle reduction (§6): with no waiter culled, the next one has the lock wherever it is, unless a draw says
+/// otherwise; with a waiter culled, nothing is reduced.
 #[test]
 fn shuffle_reduction() {
     static REDUCED: Tunables = Tunables { reduction: 256, ..Tunables::DEFAULT };
@@ -151,8 +152,8 @@ fn a_node_number_that_is_refreshed() {
     });
 }
 
-/// A forked child, whose parent had waiters in both queues: the lock is free after one release, or serves who came
-/// since.
+/// A forked child, whose parent had waiters in both queues: the lock is free after one release, or serves the threads
+/// that came since.
 #[test]
 fn a_forked_child_forgets_both_queues() {
     for newcomers in [&[][..], &[1, 0]] {

@@ -1,5 +1,5 @@
 //! The locks whose holder, or head, culls waiters, step by step in one thread: exactly these queues after each
-//! hand-over; and what the catalogue counts.
+//! hand-off; and what the catalogue counts.
 
 mod catalogue;
 mod cna;

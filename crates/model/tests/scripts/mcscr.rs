@@ -10,7 +10,7 @@ use crate::script::{NO, Script, YES, play, world};
 
 type Mcscr = Script<CullingLock<Fewest, Park>>;
 
-/// What a release must leave: who holds, who else is active and waits, who is passive (newest first).
+/// What a release must leave: the holder, the active waiters, the passive waiters (newest first).
 fn expect(script: &Mcscr, served: Option<usize>, holder: usize, active: &[usize], passive: &[usize]) {
     assert_eq!(served, Some(holder), "who is served");
     assert_eq!(script.main(), active, "active, #{holder} holding");
@@ -26,7 +26,7 @@ fn culling() {
         expect(&script, script.release(0), 1, &[2, 3, 4, 5], &[0]);
         expect(&script, script.release(0), 3, &[4, 5], &[2, 0]);
         expect(&script, script.release(0), 5, &[], &[4, 2, 0]);
-        // A thread that circulates finds the lock with nobody active waiting, and is served next: nothing to cull.
+        // A thread that circulates finds the lock with no active waiter, and is served next: nothing to cull.
         script.arrive(&[0]);
         expect(&script, script.release(0), 6, &[], &[4, 2, 0]);
         assert_eq!(world().events(Event::Cull), 3);
@@ -35,7 +35,7 @@ fn culling() {
     });
 }
 
-/// Nobody active waits: the newest passive waiter has the lock, then the next newest. The lock is never free.
+/// No active thread waits: the newest passive waiter has the lock, then the next newest. The lock is never free.
 #[test]
 fn re_provision() {
     play("re-provision", 1, &Tunables::DEFAULT, || {
@@ -54,7 +54,7 @@ fn re_provision() {
     });
 }
 
-/// The trial says yes: the eldest passive waiter is served, before who is active; with nobody active, too.
+/// The trial says yes: the eldest passive waiter is served before the active waiters, and also if there are none.
 #[test]
 fn the_eldest() {
     play("eldest", 1, &Tunables::DEFAULT, || {
@@ -76,7 +76,7 @@ fn the_eldest() {
     });
 }
 
-/// `eldest=1`: the degenerate case, nobody is passive for long, and all are served.
+/// `eldest=1`: the degenerate case, no waiter is passive for long, and all are served.
 #[test]
 fn always_the_eldest() {
     static ALWAYS: Tunables = Tunables { eldest: 1, ..Tunables::DEFAULT };
@@ -89,7 +89,7 @@ fn always_the_eldest() {
     });
 }
 
-/// `evict=1`: a successor that does not run is passed over, whichever list it is from; nobody else is.
+/// `evict=1`: a successor that does not run is passed over, whichever list it is from; no other waiter is.
 #[test]
 fn successors_that_do_not_run() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };
@@ -109,7 +109,7 @@ fn successors_that_do_not_run() {
     });
 }
 
-/// A waiter that queued before it was known that `evict=1` would not know what it is told: it is handed the lock.
+/// A waiter that queued before it knew of `evict=1` would not understand an eviction: it is handed the lock.
 #[test]
 fn who_does_not_publish_is_served() {
     static EVICT: Tunables = Tunables { evict: 1, ..Tunables::DEFAULT };

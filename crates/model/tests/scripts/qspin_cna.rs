@@ -23,10 +23,10 @@ use crate::script::{Id, world};
 
 type Lock = QspinCna<Park>;
 
-/// A lock that is held. One thread plays all: who waits, who is head, who holds.
+/// A lock that is held. One thread plays all: the waiters, the head, the holder.
 struct Script {
     mutex: Mutex<Shuttled, Lock>,
-    /// Who has arrived, in order.
+    /// The threads that have arrived, in order.
     nodes: RefCell<Vec<Handle>>,
     /// The head of the queue.
     head: Cell<Option<Id>>,
@@ -136,7 +136,7 @@ impl Script {
         assert_eq!(self.queues(), (Some(head), main.to_vec(), secondary.to_vec()));
     }
 
-    /// Serves all who wait.
+    /// Serves all waiters.
     fn drain(&self) {
         while self.head.get().is_some() {
             self.hand_over();
@@ -163,14 +163,14 @@ fn the_two_queues() {
         script.expect(0, &[3, 4], &[1, 2]);
         script.acquire(order);
         script.expect(3, &[4], &[1, 2]);
-        // The next head finds nobody, up to waiter 4, from where it goes on when it has the lock: 5 is local.
+        // The next head finds no local waiter up to waiter 4, from where it goes on when it has the lock: 5 is local.
         // Splice-tail appends.
         let order = script.pre_scan();
         assert!(matches!(order, Order::NotUpTo(last) if last == script.nodes.borrow()[4]));
         script.arrive(&[0, 1]);
         script.acquire(order);
         script.expect(5, &[6], &[1, 2, 4]);
-        // Neither scan finds anybody: splice-head, before the main queue, and the longest waiter of those is the head.
+        // Neither scan finds one: splice-head, before the main queue, and the longest waiter of those is the head.
         script.hand_over();
         script.expect(1, &[2, 4, 6], &[]);
         assert_eq!(world().events(Event::Alteration), 3);
@@ -188,7 +188,7 @@ fn an_empty_main_queue() {
         script.expect(3, &[], &[1, 2]);
         script.hand_over();
         script.expect(1, &[2], &[]);
-        // On node 1 now: waiter 2 has the front though it is on another, for nobody else waits.
+        // On node 1 now: waiter 2 has the front though it is on another node, because no other thread waits.
         script.hand_over();
         script.expect(2, &[], &[]);
         script.hand_over();
@@ -197,8 +197,8 @@ fn an_empty_main_queue() {
     });
 }
 
-/// Somebody joins between the look at the word and the exchange: the circle is closed again (cna_splice_head's
-/// restoration), and the one who joined, who is local, has the front; the secondary queue is kept.
+/// A thread joins between the look at the word and the exchange: the circle is closed again (cna_splice_head's
+/// restoration), and the joiner, which is local, has the front; the secondary queue is kept.
 #[test]
 fn the_break_is_restored() {
     play("qspin-cna, restored", &Tunables::DEFAULT, || {
@@ -220,7 +220,7 @@ fn the_break_is_restored() {
     });
 }
 
-/// The threshold in hand-overs (patch 4): with 2^1, the third hand-over in a row goes to the secondary queue.
+/// The threshold in hand-offs (patch 4): with 2^1, the third hand-off in a row goes to the secondary queue.
 #[test]
 fn flush_by_count() {
     static TWO: Tunables = Tunables { flush: 1, ..Tunables::DEFAULT };
@@ -271,7 +271,7 @@ fn priority_waiters_stay() {
     });
 }
 
-/// Incremental culling: one waiter is moved at each hand-over, whoever is behind; and the preference stays.
+/// Incremental culling: one waiter is moved at each hand-off, whatever is behind it; and the preference stays.
 #[test]
 fn incremental_culling() {
     static ONE: Tunables = Tunables { incremental: 1, ..Tunables::DEFAULT };
@@ -284,15 +284,15 @@ fn incremental_culling() {
         script.expect(4, &[5, 6], &[1, 3]);
         script.hand_over();
         script.expect(5, &[6], &[1, 3]);
-        // Nobody behind waiter 6 to take its place: the secondary queue comes back.
+        // No waiter behind waiter 6 can take its place: the secondary queue comes back.
         script.hand_over();
         script.expect(1, &[3, 6], &[]);
         script.drain();
     });
 }
 
-/// The kernel patch's rule: one by one while the lock is busy, at least one, none at the hand-over; and who is not
-/// preferred keeps the preference going, unless it is alone.
+/// The kernel patch's rule: one by one while the lock is busy, at least one, none at the hand-off; and a waiter that is
+/// not preferred keeps the preference going, unless it is alone.
 #[test]
 fn culling_while_busy() {
     static BUSY: Tunables = Tunables { incremental: 2, ..Tunables::DEFAULT };
@@ -309,7 +309,7 @@ fn culling_while_busy() {
         let order = script.pre_scan();
         assert!(script.mutex.word.fetch_or(LOCKED, Relaxed) & LOCKED == 0);
         script.acquire(order);
-        // The lock was free: one step, to waiter 3, who is of node 1.
+        // The lock was free: one step, to waiter 3, which is of node 1.
         script.expect(3, &[5], &[2]);
         script.drain();
     });
@@ -328,7 +328,8 @@ fn culling_while_busy() {
     });
 }
 
-/// Shuffle reduction: a head that does not look leaves the queue as it is; but once somebody is culled, each one looks.
+/// Shuffle reduction: a head that does not look leaves the queue as it is; but once a waiter is culled, each head
+/// looks.
 #[test]
 fn shuffle_reduction() {
     // Practically never.
@@ -363,7 +364,7 @@ fn a_limited_scan() {
     });
 }
 
-/// Who gives up is skipped in either queue, and the front goes on from there.
+/// A waiter that gives up is skipped in either queue, and the front goes on from there.
 #[test]
 fn giving_up() {
     play("qspin-cna, giving up", &Tunables::DEFAULT, || {

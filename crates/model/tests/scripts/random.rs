@@ -22,7 +22,7 @@ struct Waiter {
     gone: bool,
 }
 
-/// A paper's rule: who is served, by the releaser's NUMA node and what a draw says.
+/// A paper's rule: which waiter is served, by the releaser's NUMA node and what a draw says.
 type Rule = fn(&mut Lists, u32, bool) -> Waiter;
 
 /// The papers' rules on plain lists.
@@ -32,7 +32,7 @@ struct Lists {
     secondary: Vec<Waiter>,
     /// LIFO-CR's, the newest first.
     stack: Vec<Waiter>,
-    /// Where the holder queued, if he knows.
+    /// Where the holder queued, if it knows.
     home: Option<u32>,
 }
 

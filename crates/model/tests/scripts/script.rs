@@ -1,5 +1,5 @@
-//! One thread plays all threads: it puts waiters into the queue, lets them give up, releases, and goes on as whoever
-//! was handed the lock.
+//! One thread plays all threads: it puts waiters into the queue, lets them give up, releases, and goes on as the waiter
+//! that was handed the lock.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
 
-/// A draw that says no, whatever the odds (but for one in one).
+/// A draw that says no, whatever the odds (except one in one).
 pub(crate) const NO: Option<u32> = Some(u32::MAX);
 /// A draw that says yes.
 pub(crate) const YES: Option<u32> = Some(0);
@@ -51,7 +51,7 @@ struct Waiter {
 
 /// A lock that takes the waiters of a broadcast, which is how the script's waiters come.
 pub(crate) trait Scripted: RawLock<Shuttle, Queue: Tag> {
-    /// Nodes of those who gave up.
+    /// Nodes of waiters that gave up.
     fn left(queue: &Self::Queue) -> LeftBehind<Shuttle>;
 }
 
@@ -70,13 +70,13 @@ impl Scripted for LifoCr<Park> {
 /// A lock that is held, and its waiters.
 pub(crate) struct Script<L: Scripted> {
     mutex: harness::Mutex<Shuttled, L>,
-    /// Who has arrived and has not had the lock, in order; those that gave up stay.
+    /// The threads that have arrived and have not had the lock, in order; those that gave up stay.
     waiters: RefCell<Vec<Waiter>>,
     arrived: RefCell<Id>,
 }
 
 impl<L: Scripted> Script<L> {
-    /// Somebody holds the lock, and nobody waits.
+    /// A thread holds the lock, and none waits.
     pub(crate) fn new() -> Self {
         let script = Self { mutex: harness::Mutex::new(), waiters: RefCell::new(Vec::new()), arrived: RefCell::new(0) };
         script.mutex.lock();
@@ -106,7 +106,7 @@ impl<L: Scripted> Script<L> {
         let _ = first.state.compare_exchange(claimed(first), state::PARKED, Relaxed, Relaxed);
     }
 
-    /// Each NUMA node's waiter arrives alone: links then say who is where.
+    /// Each NUMA node's waiter arrives alone: the links then say on which node each waiter is.
     pub(crate) fn arrive_singly(&self, numa: &[u32]) {
         numa.iter().for_each(|&numa| self.arrive(&[numa]));
     }
@@ -137,14 +137,14 @@ impl<L: Scripted> Script<L> {
         self.waiters.borrow_mut().iter_mut().filter(|waiter| waiter.id == id).for_each(|waiter| waiter.gone = true);
     }
 
-    /// The same of one that came before evictions were known, and does not publish when it ran.
+    /// The same of a waiter that came before evictions were known, and does not publish when it ran.
     pub(crate) fn lose_cpu_unseen(&self, id: Id) {
         let node: &Node<Shuttle> = self.handle(id).node();
         node.since.store(Shuttle::micros().wrapping_sub(LONG_AGO), Relaxed);
         assert!(node.state.compare_exchange(state::PARKED, state::WAITING, Relaxed, Relaxed).is_ok());
     }
 
-    /// Who was passed over since the last time; their nodes are given back.
+    /// The waiters that were passed over since the last time; their nodes are given back.
     pub(crate) fn evicted(&self) -> Vec<Id> {
         let is_evicted = |waiter: &Waiter| waiter.handle.node::<Shuttle>().state.load(Relaxed) == state::EVICTED;
         let (evicted, rest): (Vec<_>, Vec<_>) = self.waiters.take().into_iter().partition(is_evicted);
@@ -153,7 +153,7 @@ impl<L: Scripted> Script<L> {
         evicted.iter().map(|waiter| waiter.id).collect()
     }
 
-    /// The holder, on this NUMA node, releases; who has the lock now. Nobody has it only if nobody waits.
+    /// The holder, on this NUMA node, releases. Returns the waiter that has the lock now; none only if no thread waits.
     pub(crate) fn release(&self, numa: u32) -> Option<Id> {
         world().set_numa(numa);
         let waiting: Vec<_> = self.waiters.borrow().iter().copied().filter(|waiter| !waiter.gone).collect();
@@ -173,7 +173,7 @@ impl<L: Scripted> Script<L> {
         Some(id)
     }
 
-    /// Who gave up and was taken out of the queue is no waiter any more.
+    /// A thread that gave up and was taken out of the queue is no waiter any more.
     fn forget_given_back(&self) {
         let taken = world().arena.taken();
         self.waiters.borrow_mut().retain(|waiter| taken.contains(&waiter.handle));
@@ -185,7 +185,7 @@ impl<L: Scripted> Script<L> {
         assert!(self.mutex.try_lock());
     }
 
-    /// The process forks; those who wait do not exist in the child.
+    /// The process forks; the waiters do not exist in the child.
     pub(crate) fn fork(&self) {
         world().fork();
         self.waiters.borrow_mut().clear();
@@ -204,13 +204,13 @@ impl<L: Scripted> Script<L> {
         ids
     }
 
-    /// Gives back those of the nodes that nobody in the child has found.
+    /// Gives back those of the nodes that no thread in the child has found.
     pub(crate) fn lose(&self, nodes: Vec<Handle>) {
         let taken = world().arena.taken();
         nodes.into_iter().filter(|node| taken.contains(node)).for_each(|node| world().arena.give(node));
     }
 
-    /// Serves all who wait, so that no node is left.
+    /// Serves all waiters, so that no node is left.
     pub(crate) fn drain(&self) {
         while self.release(0).is_some() {}
     }
@@ -235,7 +235,7 @@ impl<S: Succession> Script<CullingLock<S, Park>> {
         ids
     }
 
-    /// Those culled, first to last.
+    /// The culled waiters, first to last.
     pub(crate) fn secondary(&self) -> Vec<Id> {
         let Some(last) = self.queue().holder().secondary else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))

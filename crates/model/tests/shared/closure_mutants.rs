@@ -13,9 +13,9 @@ use flashlock_model::checker::{Checker, Data};
 use flashlock_model::word::Word;
 use flashlock_model::{Field, Model};
 
-/// State whose words can be told what they are for.
+/// State whose words can be marked with their purpose.
 pub(crate) trait Words<C: Checker> {
-    /// Each word, and what it is for.
+    /// Each word, and its purpose.
     fn words(&self) -> Vec<(&Word<C>, Field)>;
 }
 
@@ -58,7 +58,7 @@ unsafe impl<C: Checker> Send for Asked<C> {}
 
 impl<C: Checker> Drop for Asked<C> {
     fn drop(&mut self) {
-        // SAFETY: from a box; dropped with the lock, when nobody uses it any more.
+        // SAFETY: from a box; dropped with the lock, when no thread uses it any more.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -108,7 +108,7 @@ impl<C: Checker, L: RawClosure<Model<C>, State: Words<C>>> Guarded<C, L> {
 /// Nothing is wrong: the skeletons of the mutants must hold.
 pub(crate) const SOUND: u8 = 0;
 
-/// WAITING -> PARKED -> what it is told.
+/// WAITING -> PARKED -> the state that ends the wait.
 fn sleep<M: Machine>(node: &Node<M>) -> u32 {
     let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
     loop {
@@ -129,21 +129,21 @@ fn tell<M: Machine>(node: &Node<M>, what: u32) {
 fn run<M: Machine>(node: &Node<M>) {
     let written = node.mutex.iter().all(|half| half.load(Relaxed) != 0);
     assert!(written, "run before it was written");
-    // SAFETY: it was published, but for a mutant's bug; visits stay where they are, whoever runs them when.
+    // SAFETY: it was published, except for a mutant's bug; visits stay where they are, whichever thread runs them when.
     unsafe { serve(node) }
 }
 
 /// CC-Synch with the bug `B`; a combiner runs two requests.
 pub(crate) struct MutantCc<const B: u8>;
-/// The queue is emptied by a store, not by an exchange for what is its end.
+/// The queue is emptied by a plain store, not by a compare-exchange of its end.
 pub(crate) const STORES_FREE: u8 = 1;
 /// A request is linked before it is written.
 pub(crate) const LINKS_FIRST: u8 = 2;
-/// Who takes over forgets its own request.
+/// The next combiner forgets its own request.
 pub(crate) const FORGETS_ITS_OWN: u8 = 3;
 /// A combiner that has run as many as it may just goes.
 pub(crate) const JUST_GOES: u8 = 4;
-/// A request is said to be served before it is.
+/// A request is marked as served before it is.
 pub(crate) const ANSWERS_FIRST: u8 = 5;
 
 impl<const B: u8> MutantCc<B> {
@@ -215,9 +215,9 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
 /// Flat combining with the bug `B`; a combiner makes one pass, each of which cleans up, and threads always look for a
 /// record.
 pub(crate) struct MutantFlat<const B: u8>;
-/// Who sleeps does not mark the lock.
+/// A sleeper does not mark the lock.
 pub(crate) const SLEEPS_UNMARKED: u8 = 1;
-/// The release does not care for a mark.
+/// The release ignores a mark.
 pub(crate) const IGNORES_MARK: u8 = 2;
 /// The lock is freed, and handed over.
 pub(crate) const FREES_AND_HANDS_OVER: u8 = 3;

@@ -45,7 +45,7 @@ pub(crate) trait Bug: 'static {
 pub(crate) struct Sound;
 impl Bug for Sound {}
 
-/// Says that it has handed the lock over, to whoever waits, if somebody does.
+/// Says that it has handed the lock over to a waiter, even if there is none.
 pub(crate) struct PassesToNobody;
 impl Bug for PassesToNobody {
     fn pass<M: Machine>(part: &Block<M>) -> bool {
@@ -153,7 +153,7 @@ pub(crate) trait BugOfCst: 'static {
 
 impl BugOfCst for Sound {}
 
-/// Lets nobody of those aside in.
+/// Lets none of the culled waiters in.
 pub(crate) struct ForgetsSleepers;
 impl BugOfCst for ForgetsSleepers {
     fn unlock<M: Machine>(part: &Block<M>) {
@@ -161,7 +161,7 @@ impl BugOfCst for ForgetsSleepers {
     }
 }
 
-/// A forked child wakes those that it does not have.
+/// A forked child wakes sleepers that it does not have.
 pub(crate) struct KeepsSleepers;
 impl BugOfCst for KeepsSleepers {
     fn reset<M: Machine>(part: &Block<M>, held: bool) {

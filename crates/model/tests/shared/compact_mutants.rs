@@ -16,7 +16,7 @@ type SoundLifo = LifoCr<Park>;
 
 /// How a mutant of LIFO-CR takes a successor out of the stack.
 pub(crate) trait LifoBug: 'static {
-    /// Takes somebody, when `top` was the top; `None`: as it is done right.
+    /// Takes a waiter, when `top` was the top; `None`: as it is done right.
     fn take<M: Machine>(_queue: &LifoQueue<M>, _top: Handle) -> Option<Handle> {
         None
     }
@@ -28,7 +28,7 @@ fn below<M: Machine>(waiter: Handle) -> Option<Handle> {
     Handle::from_word(waiter.node::<M>().next.load(Relaxed))
 }
 
-/// Overwrites whoever was pushed meanwhile.
+/// Overwrites any waiter that was pushed meanwhile.
 pub(crate) struct PopsByStore;
 impl LifoBug for PopsByStore {
     fn take<M: Machine>(queue: &LifoQueue<M>, top: Handle) -> Option<Handle> {
@@ -37,7 +37,7 @@ impl LifoBug for PopsByStore {
     }
 }
 
-/// Takes who is below the top, and the top with him out of the stack.
+/// Takes the waiter below the top, and takes the top out of the stack with it.
 pub(crate) struct TakesTheSecond;
 impl LifoBug for TakesTheSecond {
     fn take<M: Machine>(queue: &LifoQueue<M>, top: Handle) -> Option<Handle> {
@@ -47,7 +47,7 @@ impl LifoBug for TakesTheSecond {
     }
 }
 
-/// Takes the eldest of three or more, and all with him who are between the top and him.
+/// Takes the eldest of three or more, and with it all waiters between the top and it.
 pub(crate) struct LosesThoseBetween;
 impl LifoBug for LosesThoseBetween {
     fn take<M: Machine>(_: &LifoQueue<M>, top: Handle) -> Option<Handle> {

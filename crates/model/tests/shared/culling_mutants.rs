@@ -18,13 +18,13 @@ type Sound = Cna<Park>;
 
 /// CNA whose release, when the main queue is empty, has the bug `B`, one of the constants below.
 pub(crate) struct MutantCulling<const B: u8>;
-/// Nothing is wrong: the skeleton of the mutants must hold, where nobody gives up.
+/// Nothing is wrong: the skeleton of the mutants must hold, where no waiter gives up.
 pub(crate) const KEEPS: u8 = 0;
 /// Frees the lock although waiters are culled.
 pub(crate) const FREES: u8 = 1;
-/// Makes the culled ones the main queue by an exchange, not a CAS: whoever joins just then is overwritten.
+/// Makes the culled waiters the main queue by an exchange, not a CAS: a thread that joins just then is overwritten.
 pub(crate) const SWAPS_TAIL: u8 = 2;
-/// Hands over to one who has given up.
+/// Hands over to a waiter that has given up.
 pub(crate) const GRANTS_GONE: u8 = 3;
 /// Does not wake the successor.
 pub(crate) const WAKES_NONE: u8 = 4;
@@ -32,16 +32,16 @@ pub(crate) const WAKES_NONE: u8 = 4;
 /// Takes the tail for the successor, and culls the first before that one's successor has linked itself.
 pub(crate) const CULLS_UNLINKED: u8 = 5;
 
-/// Frees the lock, for its only waiter has gone, and leaves `front` as it was.
+/// Frees the lock, because its only waiter has gone, and leaves `front` as it was.
 pub(crate) const KEEPS_FRONT: u8 = 6;
 
-/// Leaves the note for who joins by a store: if he has linked himself just then, nobody knows him any more.
+/// Leaves the note for the joiner by a plain store: if the joiner has just linked itself, no node names it any more.
 pub(crate) const GIVES_BY_STORE: u8 = 7;
 /// Gives the node back in which the note is.
 pub(crate) const KEEPS_NOTE: u8 = 8;
 
 impl<const B: u8> MutantCulling<B> {
-    /// (held with my node, somebody joins) -> (a note in it). Whether that was the state.
+    /// (held with my node, a thread joins) -> (a note in it). Whether that was the state.
     fn give<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let Holder { node: Some(me), secondary, .. } = queue.holder() else { return false };
         let (node, tail) = (me.node::<M>(), queue.tail.load(Acquire));
@@ -151,7 +151,7 @@ impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
 /// A lock with the succession `S`, which has a bug.
 pub(crate) type Mutant<S> = CullingLock<S, Park>;
 
-/// Takes only the first of the culled ones back who should come, and forgets the others.
+/// Takes back only the first of the culled waiters that should come, and forgets the others.
 pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
 impl<S: Succession> Succession for DropsTheRest<S> {
     type Service = S::Service;
@@ -165,7 +165,7 @@ impl<S: Succession> Succession for DropsTheRest<S> {
     }
 }
 
-/// MCSCRN that forgets who is still culled when another NUMA node becomes home.
+/// MCSCRN that forgets the waiters that are still culled when another NUMA node becomes home.
 pub(crate) struct ForgetsTheCulled;
 
 impl ForgetsTheCulled {

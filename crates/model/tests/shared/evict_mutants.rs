@@ -17,13 +17,13 @@ pub(crate) type Evicting<const B: u8, W> = Mcscr<W, MutantService<B>>;
 pub(crate) type MutantTp<const B: u8> = Mcs<Park, MutantService<B>>;
 /// Nothing is wrong: the skeleton of the mutants must hold.
 pub(crate) const EVICTS: u8 = 0;
-/// Passes over one that sleeps, and does not wake it.
+/// Passes over a waiter that sleeps, and does not wake it.
 pub(crate) const EVICTS_SLEEPERS: u8 = 1;
 /// Lets the waiter go at once, while it still holds the lock with its node.
 pub(crate) const LETS_GO_EARLY: u8 = 2;
 /// A waiter that is passed over does not wait until it is let go.
 pub(crate) const GOES_EARLY: u8 = 3;
-/// A waiter that gives up stores ABANDONED, though it is passed over just now.
+/// A waiter that gives up stores ABANDONED, even if it has just been passed over.
 pub(crate) const ABANDONS: u8 = 4;
 
 /// [`TimePublished`], with the bug.

@@ -1,5 +1,5 @@
-//! `flash` with one bug each: the production code, of which one access is done otherwise
-//! ([`meddle`](flashlock_model::meddle)), or with another release.
+//! `flash` with one bug each: the production code with one access changed ([`meddle`](flashlock_model::meddle)), or
+//! with another release.
 
 #![allow(dead_code, reason = "each checker is given some of them")]
 
@@ -20,7 +20,7 @@ use flashlock_model::{Access, Field, Instead, Model, Op};
 use Field::{LockNext as CALLS, LockTail as STATE, LockWord as WORD};
 use Instead::{AsTold, InTwoSteps, Loosely, Nothing, With};
 
-/// The mark of a thread in glibc's code, with which nobody meddles.
+/// The mark of a thread in glibc's code, with which no bug meddles.
 pub(crate) const GLIBC: u32 = 1 << 31;
 /// And of one that moves the waiters of a broadcast.
 const ADOPTS: u32 = 1 << 30;
@@ -50,7 +50,7 @@ fn resigns(access: &Access<'_>) -> bool {
     sets(access, TRANSIT) && more(access) == 0 && access.old & PASS == 0
 }
 
-/// A head that was woken on the word acquires with 1: who else sleeps there is forgotten.
+/// A head that was woken on the word acquires with 1: the other sleepers on the word are forgotten.
 pub(crate) fn forgets_the_word(access: &mut Access<'_>) -> Instead {
     if access.is(WORD, Op::Cas) && (access.old, access.new) == (0, 2) {
         With(1)
@@ -66,7 +66,7 @@ pub(crate) fn leaves_no_notice(access: &mut Access<'_>) -> Instead {
     if access.is(WORD, Op::Cas) && (access.old, access.new) == (1, 2) { With(1) } else { AsTold }
 }
 
-/// A grant wakes only one of those who sleep on the word.
+/// A grant wakes only one of the threads that sleep on the word.
 pub(crate) fn grant_wakes_one(access: &mut Access<'_>) -> Instead {
     if access.op == Op::Wake && access.new == u32::MAX { With(1) } else { AsTold }
 }
@@ -108,7 +108,7 @@ pub(crate) fn head_stores(access: &mut Access<'_>) -> Instead {
     if sets(access, PASS) || clears(access, HEAD) { InTwoSteps } else { AsTold }
 }
 
-/// A head that saw nobody counted clears `HEAD`, whatever has come since.
+/// A head that saw no thread counted clears `HEAD`, whatever has come since.
 pub(crate) fn head_goes_blindly(access: &mut Access<'_>) -> Instead {
     if clears(access, HEAD) { Loosely(|state| Some(state & !(HEAD | HANDOFF | GRANT | PASS))) } else { AsTold }
 }
@@ -177,7 +177,7 @@ pub(crate) fn last_leaver_leaves_the_place(access: &mut Access<'_>) -> Instead {
     if clears(access, PASS | HEAD) && more(access) == -1 { With(access.new | PASS | HEAD) } else { AsTold }
 }
 
-/// A head that gives up goes as if nobody slept.
+/// A head that gives up goes as if no thread slept.
 pub(crate) fn resigns_the_place(access: &mut Access<'_>) -> Instead {
     if resigns(access) { With(access.new & !(TRANSIT | HEAD)) } else { AsTold }
 }
@@ -209,7 +209,7 @@ pub(crate) fn grants_a_sleeper(access: &mut Access<'_>) -> Instead {
     if sets(access, GRANT) { Loosely(grant) } else { AsTold }
 }
 
-/// Whoever has moved the waiters of a broadcast wakes none of them.
+/// A thread that has moved the waiters of a broadcast wakes none of them.
 pub(crate) fn adopts_without_a_look(access: &mut Access<'_>) -> Instead {
     if access.is(CALLS, Op::Wake) && *access.mark == ADOPTS { Nothing } else { AsTold }
 }
@@ -225,7 +225,7 @@ pub(crate) fn settles_half(access: &mut Access<'_>) -> Instead {
     AsTold
 }
 
-/// `Flash` with the release `B`, one of the constants below; and with a mark on whoever moves waiters.
+/// `Flash` with the release `B`, one of the constants below; and with a mark on threads that move waiters.
 pub(crate) struct MutantFlash<const B: u8>;
 /// Nothing is wrong: the skeleton of the mutants must hold.
 pub(crate) const SOUND: u8 = 0;

@@ -35,7 +35,7 @@ pub(crate) trait FutexBug: 'static {
     }
 }
 
-/// Who finds it held naps and looks again; nobody wakes anybody.
+/// A thread that finds it held naps and looks again; no thread wakes another.
 #[allow(dead_code, reason = "shuttle's alone")]
 pub(crate) struct LooksNowAndThen;
 
@@ -50,7 +50,7 @@ impl FutexBug for LooksNowAndThen {
     }
 }
 
-/// Who finds it held sleeps for a while and looks again; nobody wakes anybody.
+/// A thread that finds it held sleeps for a while and looks again; no thread wakes another.
 #[allow(dead_code, reason = "shuttle's alone")]
 pub(crate) struct SleepsForAWhile;
 
@@ -96,7 +96,7 @@ impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     }
 }
 
-/// The first waiter of a broadcast acquires with 1: those who were moved to the word are forgotten.
+/// The first waiter of a broadcast acquires with 1: the waiters that were moved to the word are forgotten.
 pub(crate) struct MovedForgets;
 impl FutexBug for MovedForgets {
     fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
@@ -106,7 +106,7 @@ impl FutexBug for MovedForgets {
     }
 }
 
-/// Release wakes nobody.
+/// Release wakes no thread.
 pub(crate) struct WakesNobody;
 impl FutexBug for WakesNobody {
     fn unlock<M: Machine>(word: &M::Word) {
@@ -125,7 +125,7 @@ impl FutexBug for LooksBack {
     }
 }
 
-/// Who has slept acquires with 1: the others that sleep are forgotten.
+/// A thread that has slept acquires with 1: the others that sleep are forgotten.
 pub(crate) struct Forgets;
 impl FutexBug for Forgets {
     fn lock_slow<M: Machine>(word: &M::Word) {
@@ -167,7 +167,7 @@ pub(crate) const GRANTS_ABANDONED: u8 = 4;
 /// The releaser does not wake a waiter that sleeps.
 pub(crate) const LETS_SLEEP: u8 = 5;
 
-/// The successor. One that does not come in so many polls, which loom makes fair, never comes.
+/// The successor. If it does not come within so many polls, which loom makes fair, it never comes.
 fn link_of<M: Machine>(next: &M::Word) -> Handle {
     let mut polls = 0;
     let seen = M::spin_until(next, Acquire, Patience::Forever, |next| {

@@ -41,7 +41,7 @@ impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     }
 }
 
-/// Polls, claims by `stake`, and polls on. Who polls so often, where the checker is fair, never gets it.
+/// Polls, claims by `stake`, and polls on. Under a fair checker, a thread that polls this often never gets the lock.
 fn poll_and_claim<M: Machine>(word: &M::Word, stake: impl FnOnce(u32)) {
     let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
     if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {

@@ -20,7 +20,7 @@ pub(crate) struct AsPrinted {
     pub(crate) releases_through_the_slot: bool,
     /// Lines 11 to 13: the slot is not read again after the lock is taken, nor marked.
     pub(crate) reads_once: bool,
-    /// Lines 20 to 24: who suspends stays in the count of free threads.
+    /// Lines 20 to 24: a thread that suspends stays in the count of free threads.
     pub(crate) stays_counted: bool,
     /// Line 6: alive once a scan.
     pub(crate) alive_once_a_scan: bool,
@@ -229,7 +229,7 @@ impl<C: Checker> Printed<C> {
     }
 }
 
-/// Threads of one priority in the scheduler's FIFO queue: who is first runs.
+/// Threads of one priority in the scheduler's FIFO queue: the first one runs.
 fn first_after_election(elect: impl FnOnce(&mut VecDeque<u32>, u32)) -> Option<u32> {
     let mut queue = VecDeque::from([3, 1, 4, 2]);
     elect(&mut queue, 4);

@@ -69,7 +69,7 @@ impl<C: Checker> Host<C> {
     }
 }
 
-/// Who a thread is.
+/// A thread's identity and roles.
 struct Who<C: Checker> {
     id: C::Id,
     worker: Option<(u32, u32)>,
@@ -119,7 +119,7 @@ unsafe fn visit<C: Checker, W: WaitPolicy>(context: *mut ()) {
 impl<C: Checker, W: WaitPolicy> Drop for Ring<C, W> {
     fn drop(&mut self) {
         for visit in self.asked.get_mut().drain(..) {
-            // SAFETY: from a box; nobody uses it any more.
+            // SAFETY: from a box; no thread uses it any more.
             drop(unsafe { Box::from_raw(visit) });
         }
     }
@@ -247,8 +247,8 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         (0..looks).map(|_| self.host(number).look(&mut watch)).collect()
     }
 
-    /// A manager's life: looks again and again until told to end, and makes a worker when one is wanted, so many at
-    /// most, by `make`. How many it made.
+    /// A manager's life: it looks again and again until `over`, and makes a worker by `make` when one is wanted, so
+    /// many at most. Returns how many it made.
     pub(crate) fn manage_until(
         &self,
         number: u32,
@@ -299,7 +299,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     /// Ends the cycle of what was asked for.
     pub(crate) fn end(self: Arc<Self>) {
         for visit in self.asked.take() {
-            // SAFETY: from a box; nobody uses it any more.
+            // SAFETY: from a box; no thread uses it any more.
             drop(unsafe { Box::from_raw(visit) });
         }
     }

@@ -87,8 +87,8 @@ impl RwBug for IgnoresWriter {
     }
 }
 
-/// A reader that was not to come in takes itself out without a look at who waits for that. (Found by shuttle only:
-/// loom's models are too small for a head that sleeps while a refused reader comes and goes.)
+/// A refused reader takes itself out without a look at the thread that waits for that. (Found by shuttle only: loom's
+/// models are too small for a head that sleeps while a refused reader comes and goes.)
 #[allow(dead_code)]
 pub(crate) struct LeavesSilently;
 impl RwBug for LeavesSilently {
@@ -114,7 +114,7 @@ impl RwBug for ForgetsReaders {
     }
 }
 
-/// The release wakes nobody who sleeps on the counter.
+/// The release wakes no thread that sleeps on the counter.
 pub(crate) struct WakesNobody;
 impl RwBug for WakesNobody {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {

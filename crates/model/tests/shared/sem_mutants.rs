@@ -10,7 +10,7 @@ use flashlock_locks::sem::{Semaphore, Slept};
 const QUEUED: u32 = 1 << 31;
 const BUSY: u32 = 1 << 30;
 
-/// A post that adds its permit, and then looks whether somebody waits.
+/// A post that adds its permit, and then looks whether a thread waits.
 pub(crate) fn adds_and_looks<M: Machine>(semaphore: &Semaphore<'_, M>) {
     let seen = semaphore.word.load(Relaxed);
     if seen & QUEUED != 0 || semaphore.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_err() {
@@ -19,7 +19,7 @@ pub(crate) fn adds_and_looks<M: Machine>(semaphore: &Semaphore<'_, M>) {
     assert!(semaphore.word.load(Relaxed) != u32::MAX);
 }
 
-/// A post that calls nobody if somebody is at the list, as if he did.
+/// A post that calls no waiter if another thread is at the list, as if that thread did.
 pub(crate) fn leaves_it_to_the_list<M: Machine>(semaphore: &Semaphore<'_, M>) {
     loop {
         let seen = semaphore.word.load(Relaxed);
@@ -32,12 +32,12 @@ pub(crate) fn leaves_it_to_the_list<M: Machine>(semaphore: &Semaphore<'_, M>) {
     }
 }
 
-/// A post that takes no notice of the list: whoever sleeps there goes on sleeping.
+/// A post that takes no notice of the list: the waiters that sleep there go on sleeping.
 pub(crate) fn calls_nobody<M: Machine>(semaphore: &Semaphore<'_, M>) {
     semaphore.word.fetch_add(1, Release);
 }
 
-/// A cancelled wait that takes the permit which it was called for along.
+/// A cancelled wait that takes along the permit for which it was called.
 pub(crate) fn keeps_the_permit<M: Machine>(semaphore: &Semaphore<'_, M>, me: Handle) {
     if kind(me.node::<M>().state.load(Acquire)) == state::WAITS {
         return semaphore.cancel(me);

@@ -1,4 +1,4 @@
-//! Closure locks: every request is run, once, alone, and seen by who asked.
+//! Closure locks: each request runs exactly once, alone, and the thread that made it sees the result.
 
 use std::any::TypeId;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub(crate) const HASTY: Tunables = Tunables { bound_us: 1, max_shuffles: 4, ..Tu
 pub(crate) const STILL: Setup = Setup { recycles: true, polls: 3, ..Setup::new(16) };
 /// As [`STILL`], but all waits are overdue: locks are handed over.
 pub(crate) const OVERDUE: Setup = Setup { micros_step: 3, tunables: &HASTY, ..STILL };
-/// Time flows, sleeps end for no reason, and all waits are overdue. Who is impatient leaves a node behind.
+/// Time flows, sleeps end for no reason, and all waits are overdue. An impatient waiter leaves a node behind.
 pub(crate) const FLOWING: Setup = Setup { nodes: 32, patience: 1, flow: 40, spurious: 10, ..OVERDUE };
 
 /// How many threads do how much.

@@ -1,4 +1,4 @@
-//! Condition variables: no wake-up lost, no signal swallowed, destroyed as soon as nobody is blocked.
+//! Condition variables: no wake-up lost, no signal swallowed, destroyed as soon as no thread is blocked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -156,7 +156,7 @@ fn no_signal_swallowed_of(new: New, cancelled: bool) {
             shared.cond.wait(&shared.mutex, Some(world().deadline(1)))
         };
         shared.mutex.unlock();
-        // One that is cancelled passes the signal on. One that took it sends another.
+        // A waiter that is cancelled passes the signal on. A waiter that took it sends another.
         if !cancelled && waited == Waited::Woken {
             shared.cond.signal();
         }
@@ -352,7 +352,7 @@ fn in_any_order() {
     }
 }
 
-/// Of three that wait, who is signalled first, second and third.
+/// Three threads wait: which is signalled first, second and third.
 #[test]
 fn who_is_signalled_first() {
     let put_at_the_end = Order::lifo(5);
@@ -383,8 +383,8 @@ fn who_is_signalled_first() {
     }
 }
 
-/// Of two that wait, the last in front, the first gives up; a signal comes at the same time, for the one in front.
-/// `forgets`: whoever was put in front was not told to the one behind him.
+/// Two threads wait, the last in front. The first gives up while a signal comes for the one in front. `forgets`: the
+/// node of the first does not name the one that was put in front of it.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
     let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));

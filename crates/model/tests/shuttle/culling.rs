@@ -1,5 +1,5 @@
-//! Waiters set aside: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it
-//! asks, alone.
+//! Culled waiters: five threads on two NUMA nodes, with and without deadlines; each gets the lock as often as it asks,
+//! alone.
 
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
@@ -18,7 +18,7 @@ const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 2
 /// Of each of the three set-ups of a lock.
 const EACH: usize = 2000;
 
-/// Draws say no; draws say yes at every second hand-over.
+/// Draws say no; draws say yes at every second hand-off.
 fn schedules<L: Lock>(name: &str, shows: &[Event], drawn: &[Event]) {
     let shown = |totals: [Totals; 2], events: &[Event]| totals[0].shows(events);
     let stays = Setup { random: Some(u32::MAX), nodes: 24, ..STILL };

@@ -16,9 +16,10 @@ use crate::evict_mutants::*;
 const EVICT: Tunables = Tunables { evict: 1, eldest: 2, ..Tunables::DEFAULT };
 /// Sections long enough for a queue to build up.
 const LOAD: Load = Load { threads: 5, rounds: 3, nodes: 2, timed: false, hold: 20 };
-/// By how much the clock goes on when it is read: a waiter seems not to run always.
+/// How far the clock advances when it is read: a waiter always seems not to run.
 const ALWAYS: [u32; 1] = [60];
-/// The same, and sometimes: one that polls on, and has not looked for so long.
+/// The same, and a small step as well: then only a waiter that polls on, and has not looked for so long, seems not to
+/// run.
 const SOMETIMES: [u32; 2] = [5, 60];
 /// How many schedules of each load.
 const SCHEDULES: usize = 600;

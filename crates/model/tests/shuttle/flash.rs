@@ -28,7 +28,7 @@ fn waiters(mutex: &Mutex<Flash>) -> u32 {
     mutex.queue.state.peek() & !(IS_TIMED | EPOCH)
 }
 
-/// Nobody waits, and the lock says so.
+/// No thread waits, and the lock's state says so.
 fn check_idle(mutex: &Mutex<Flash>) {
     assert_eq!((mutex.is_locked(), waiters(mutex)), (false, 0), "held, or waited for");
 }
@@ -180,11 +180,11 @@ fn believes_in_a_grant(access: &mut Access<'_>) -> Instead {
     Instead::AsTold
 }
 
-/// A release that does not look whether somebody sleeps on the word.
+/// A release that does not look whether a thread sleeps on the word.
 const CARELESS: u32 = 1;
 
-/// The head sleeps. Another one, which does not run any more, has asked for the lock, and has taken back that a head
-/// sleeps.
+/// The head sleeps. Another head, which does not run any more, has asked for the lock, and has taken back the mark that
+/// a head sleeps.
 fn asked_for_by_another_head() {
     let mutex = Arc::new(Mutex::<Flash>::new());
     mutex.lock();
@@ -244,17 +244,17 @@ fn another_sleeper_is_called() {
     finds("an extra head is counted", extra_head_is_counted, STILL, called_sleepers_do_not_run(LOAD));
 }
 
-/// The production code, with one access done otherwise.
+/// The production code, with one access changed.
 fn finds(name: &str, meddle: Meddler, setup: Setup, body: impl Fn() + Send + Sync + 'static) {
     find(&format!("flash: {name}"), By::Random, TRIES, Setup { meddle: Some(meddle), ..setup }, body);
 }
 
-/// Time stands still, but for the deadlines of those who wait.
+/// Time stands still, except for the deadlines of waiters.
 const DEADLINES: Setup = Setup { flow: 40, ..STILL };
 /// The same, and all waits are overdue.
 const GRANTING: Setup = Setup { flow: 40, ..OVERDUE };
 
-/// A head that has taken a wake-up owes it to who else sleeps on the word.
+/// A head that has taken a wake-up owes it to the other threads that sleep on the word.
 #[test]
 fn bugs_beside_glibc() {
     finds("who has taken a wake-up acquires with 1", forgets_the_word, STILL, beside_glibc(LOAD, false));

@@ -21,7 +21,7 @@ use flashlock_model::{Fault, Setup, Shuttle};
 use crate::common::{Cond, FLOWING, Lock, Mutex, SCHEDULES, STILL, any, both, world};
 use crate::mutants::{MutantShfl, ShflBug};
 
-/// Time passes fast enough for grants to become stale, and for heads to be thrown out.
+/// Time passes fast enough for grants to become stale, and for heads to be evicted.
 const FAST: Setup = Setup { micros_step: 4000, ..FLOWING };
 
 fn frozen<L: Lock>() {
@@ -142,8 +142,8 @@ const ROOMY: Setup =
 /// How many ticks they have to get past the head: several patiences.
 const LONG_ENOUGH: u32 = 2000;
 
-/// Two shuffled waiters behind a head that does not run, and behind them the node of one who gave up: nobody sleeps,
-/// whose patience would help them.
+/// Two shuffled waiters behind a head that does not run, and behind them the node of a waiter that gave up: no thread
+/// sleeps whose patience would help them.
 fn shuffled_behind_a_frozen_head() {
     let mutex = Arc::new(Mutex::<Shfl<SpinThenPark>>::new());
     mutex.lock();
@@ -203,7 +203,7 @@ fn shuffled_waiters_lose_their_patience() {
     find("shuffled waiters never lose patience", By::Random, 100, endless, shuffled_behind_a_frozen_head);
 }
 
-/// Who has won out of turn wakes nobody behind the head that he passed over.
+/// A thread that has won out of turn wakes no waiter behind the head that it passed over.
 struct RousesNobody;
 impl ShflBug for RousesNobody {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
@@ -213,11 +213,11 @@ impl ShflBug for RousesNobody {
     }
 }
 
-/// Patience comes to an end, but no head has been head for so long that it is thrown out, or handed the lock.
+/// Patience comes to an end, but no head has been head for so long that it is evicted, or handed the lock.
 const FRESH: Setup = Setup { micros_step: 0, tunables: &Tunables::DEFAULT, ..FLOWING };
 
-/// Waiters that were moved sleep without a patience, but the last: whoever wins past the frozen head gives his to
-/// another.
+/// Waiters that were moved sleep without a patience, except the last: a thread that wins past the frozen head gives its
+/// patience to another waiter.
 #[test]
 fn patience_is_handed_on() {
     const STEPS: u32 = 4000;

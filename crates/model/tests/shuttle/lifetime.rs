@@ -1,5 +1,5 @@
-//! The last one to use a mutex frees it, as POSIX allows: nobody touches it after the access that lets another thread
-//! in.
+//! The last thread to use a mutex frees it, as POSIX allows: no thread touches it after the access that lets another
+//! thread in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -49,7 +49,7 @@ fn last_frees_of(new: fn() -> AnyMutex) {
     }
 }
 
-/// Threads that a broadcast by somebody who does not hold the mutex has woken use it; the last one frees it.
+/// A broadcast by a thread that does not hold the mutex wakes waiters, which use it; the last one frees it.
 fn last_waiter_frees<L: Lock>(waiters: u32, moves: bool) {
     last_waiter_frees_of(erased::<Shuttled, L>, waiters, moves);
 }

@@ -1,4 +1,4 @@
-//! The spinlock: everybody gets it, alone, with claims and without; frozen waiters hold nobody up.
+//! The spinlock: every thread gets it, alone, with claims and without; frozen waiters hold no thread up.
 
 use flashlock_locks::mutex::spin::Polite;
 use flashlock_model::Setup;
@@ -8,8 +8,8 @@ use crate::common::{FLOWING, Load, Lock, SCHEDULES, STILL, both, rounds};
 use crate::polite_mutants::{ClaimsByStore, LeavesItHeld, MutantPolite, TakesWhatIsHeld};
 
 const UNTIMED: Load = Load { threads: 4, rounds: 3, nodes: 1, timed: false, hold: 1 };
-/// Whoever looks at the clock twice has waited for long enough to claim; whoever looks four times more has lost the
-/// claim.
+/// A waiter that looks at the clock twice has waited for long enough to claim; one that looks four times more has lost
+/// the claim.
 const CLAIMING: Setup = Setup { micros_step: 2_500, ..STILL };
 
 #[test]

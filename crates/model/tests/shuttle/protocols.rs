@@ -18,7 +18,7 @@ use crate::lifetime::last_frees;
 use crate::mutants::*;
 use crate::qspin_mutants::{DropsElsewhere, ForgetsThem, InheritsNothing, MutantQspin};
 
-/// CNA leaves its node at every second hand-over, MCSCR serves the eldest as often.
+/// CNA leaves its node at every second hand-off, MCSCR serves the eldest as often.
 pub(crate) const SHORT_PREFERENCE: Tunables = Tunables { threshold: 2, eldest: 2, ..Tunables::DEFAULT };
 const LOAD: Load = Load { threads: 3, rounds: 2, nodes: 1, timed: false, hold: 0 };
 /// Much less than the sound locks are tried with.
@@ -82,7 +82,7 @@ fn cna() {
     broken_culling::<MutantCulling<CULLS_UNLINKED>>("unlinked culled", stays, load);
 }
 
-/// MCSCRN; LIFO-CR's stack; MCS-TP, where nobody has run for long; HBO.
+/// MCSCRN; LIFO-CR's stack; MCS-TP, where no waiter has run for a long time; HBO.
 #[test]
 fn compact() {
     let load = Load { threads: 5, rounds: 2, nodes: 2, timed: false, hold: 20 };

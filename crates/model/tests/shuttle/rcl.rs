@@ -165,7 +165,8 @@ fn sections_that_block() {
     both("rcl, nested, stp, restless", 3000, RESTLESS, nested::<SpinThenPark>().body());
 }
 
-/// With one worker it hangs, and that is seen. (The manager ends after a while, so that nobody is left who could act.)
+/// With one worker it hangs, and the checker detects that. (The manager ends after a while, so that no thread is left
+/// that could act.)
 #[test]
 fn one_worker_hangs() {
     let one = Play { cap: 1, looks: 50, ..waiting::<Park>() };
@@ -203,8 +204,8 @@ fn locks_move() {
     both("rcl, moving, stp, restless", 4000, RESTLESS, moving::<SpinThenPark>().body());
 }
 
-/// Adaptive locks: a governor, who has no lock, says where the lock is to be, and its holders follow: `follow` is what
-/// they do at the end of their sections.
+/// Adaptive locks: a governor, which does not hold the lock, says where the lock is to be, and its holders follow:
+/// `follow` is what they do at the end of their sections.
 fn adaptive(
     follow: Inside<Shuttled, Park>,
     governs: fn(&Servers<Park>, u32),

@@ -1,4 +1,4 @@
-//! Readers-writer locks: everybody gets in as often as it asks, writers alone, and nobody waits for ever.
+//! Readers-writer locks: every thread gets in as often as it asks, writers alone, and none waits for ever.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
     } else {
         lock.look();
         if any(4) == 0 {
-            // It holds the lock: it may come in once more, past whoever waits.
+            // It holds the lock: it may come in once more, past any waiter.
             assert!(lock.read(Reader::Again, None));
             lock.look();
             lock.unlock();
@@ -115,7 +115,7 @@ fn group<L: Rw>() {
                 world().set_numa(me % 2);
                 assert!(lock.read(Reader::Newcomer, None));
                 inside.fetch_add(1, Relaxed);
-                // Not before all are inside at the same time: whoever is left out stops everybody.
+                // Not before all are inside at the same time: a reader that is left out stops all of them.
                 while inside.load(Relaxed) < 3 {
                     thread::yield_now();
                 }

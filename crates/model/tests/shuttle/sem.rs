@@ -57,7 +57,7 @@ pub(crate) fn makers_and_takers(mixed: bool, post: Post) -> impl Fn() + Send + S
         };
         let make = move |sem: &Sem| {
             for _ in 0..3 {
-                (0..any(20)).for_each(|_| thread::yield_now()); // Or else nobody would get as far as to sleep.
+                (0..any(20)).for_each(|_| thread::yield_now()); // Otherwise no thread would get as far as to sleep.
                 post(&sem.semaphore());
             }
         };
@@ -166,9 +166,9 @@ fn deed(sem: &Sem, which: u32) -> (u32, u32) {
     (u32::from(taken), 0)
 }
 
-/// Some wait, and two threads do anything, and are stopped anywhere, or not. Whatever is posted then reaches somebody
-/// who runs: if anybody sleeps in the end, no more permits are left than were before, but for one for each thread that
-/// was stopped since.
+/// Some threads wait, and two do anything, and are stopped anywhere, or not. What is posted then reaches a thread that
+/// runs: if any thread sleeps in the end, no more permits are left than before, except one for each thread that was
+/// stopped since.
 fn stopped_anywhere<const WAITERS: usize, const POSTS: usize>(post: Post) {
     const FITFUL: usize = 2;
     let (sem, ended) = (Arc::new(Sem::new(0)), Arc::new(AtomicU32::new(0)));
@@ -230,7 +230,7 @@ fn threads_stopped_anywhere_hold_nobody_up() {
 fn posts_that_somebody_stopped_makes_useless_are_found() {
     let blind = Setup { fault: Some(Fault::ShortSight), ..CROWDED };
     find("a post finds whoever is in the list", By::Random, 3_000, blind, || stopped_anywhere::<3, 3>(post));
-    // As it was until November 2026, but for 32.
+    // As it was until November 2026, with 32 instead of eight.
     let blind = Setup { nodes: 32, ..blind };
     find("a post finds the first eight of the list", By::Random, 3_000, blind, || stopped_anywhere::<12, 12>(post));
     find("a post leaves it to the list, stopped", By::Random, 3_000, CROWDED, || {
@@ -282,7 +282,8 @@ fn bugs_are_found() {
     find("a cancelled wait keeps the permit", By::Random, 5_000, CROWDED, || cancelled_asleep(keeps_the_permit));
 }
 
-/// One sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that waits.
+/// A thread sleeps until it is called or the first tick comes, and is cancelled then; the permit reaches another that
+/// waits.
 fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
     let sem = Arc::new(Sem::new(0));
     let until = world().first_tick();
@@ -319,7 +320,7 @@ fn who_is_cancelled_swallows_nothing() {
     both("sem, cancelled asleep", SCHEDULES, CROWDED, || cancelled_asleep(|sem, me| sem.cancel(me)));
 }
 
-/// The order: who queued last is called first, but for those that are put at the end.
+/// The order: the waiter that queued last is called first, except for those that are put at the end.
 #[test]
 fn who_is_called_first() {
     // `appends`, and in which order three that queue one after the other are called.

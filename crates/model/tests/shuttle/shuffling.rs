@@ -30,7 +30,7 @@ impl Admission for ByTheRules {
             std::ptr::from_ref(node).cast::<()>() == std::ptr::from_ref(other).cast()
         };
 
-        // Rules 1 and 4: who shuffles has the role, and nobody else has.
+        // Rules 1 and 4: the shuffler has the role, and no other waiter has.
         let roles: Vec<_> = waiting().into_iter().filter(|node| node.batch.peek() & SHUFFLER != 0).collect();
         let nodes = || {
             roles.iter().map(|node| [&node.state, &node.next, &node.batch].map(|word| word.peek())).collect::<Vec<_>>()

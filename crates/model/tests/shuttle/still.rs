@@ -1,5 +1,5 @@
-//! Time stands still: no patience of an algorithm's own ever ends, and no nap ends but because somebody has changed a
-//! word since it began.
+//! Time stands still: no patience of an algorithm's own ever ends, and a nap ends only if a thread has changed a word
+//! since it began.
 //!
 //! So a wake-up that is lost, or one that never was, is a deadlock, whatever safety net would set it right in time. All
 //! locks of the catalogue, with each of their ways of waiting.
@@ -142,8 +142,8 @@ fn semaphores_need_no_time() {
     assert!(surprises.is_empty(), "{surprises:#?}");
 }
 
-/// `flash`, whose waiters never see that others have had the lock meanwhile. So it is never hot, and its head does not
-/// nap, but sleeps on the word. (The number of acquisitions is a hint.)
+/// `flash`, whose waiters never see that other threads have had the lock meanwhile. So it is never hot, and its head
+/// does not nap, but sleeps on the word. (The number of acquisitions is a hint.)
 fn is_never_hot(access: &mut Access<'_>) -> Instead {
     const TIME: u32 = (1 << 16) - 1;
     if access.is(Field::LockTurn, Op::Load) { Instead::With(access.new & TIME) } else { Instead::AsTold }

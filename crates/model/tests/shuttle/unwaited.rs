@@ -1,6 +1,6 @@
 //! A try and a release wait for no other thread, wherever that one stands: under each lock of the catalogue.
 //!
-//! So a thread under a real-time policy may release a lock that one whom it outranks is just joining.
+//! So a thread under a real-time policy may release a lock that a thread which it outranks is just joining.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -20,7 +20,7 @@ use flashlock_model::shuttle::{By, Shuttled, find};
 
 use crate::common::{AnyMutex, FLOWING, Lock, STILL, any, both, long, world};
 
-/// How often a thread lets others run before it takes the one that it watches for one that does not get on.
+/// How often a thread lets others run before it takes the one that it watches to be stuck.
 const LONG_ENOUGH: u32 = 10_000;
 /// Accesses within which each acquisition has queued, or was let in.
 const ACCESSES: u32 = 40;
@@ -35,7 +35,8 @@ fn awaits(is_done: impl Fn() -> bool) -> bool {
     })
 }
 
-/// One tries while others acquire, release, and give up. Whoever has the lock then keeps it until the tries are over.
+/// A thread tries while others acquire, release, and give up. The thread that has the lock then keeps it until the
+/// tries are over.
 fn a_try_returns<L: Lock>() {
     a_try_returns_of(erased::<Shuttled, L>);
 }
@@ -67,7 +68,7 @@ fn a_try_returns_of(new: fn() -> AnyMutex) {
     mutex.free();
 }
 
-/// One is stopped at any access of its acquisition, another comes, too, and the holder releases.
+/// A thread is stopped at any access of its acquisition, another comes, too, and the holder releases.
 fn a_release_returns<L: Lock>() {
     a_release_returns_of(erased::<Shuttled, L>);
 }
@@ -103,7 +104,7 @@ fn a_release_returns_of(new: fn() -> AnyMutex) {
     mutex.free();
 }
 
-/// Who gives up leaves nodes.
+/// Waiters that give up leave nodes.
 const ROOMY: Setup = Setup { nodes: 32, ..STILL };
 
 macro_rules! all {
@@ -129,9 +130,9 @@ for_each_lock!(all);
 
 /// `Mcs` with one bug.
 struct Mutant<const B: u8>;
-/// A try looks whether the lock is free, and joins then like anybody else.
+/// A try looks whether the lock is free, and joins then like any other thread.
 const TRIES_BY_A_LOOK: u8 = 0;
-/// A release waits until whoever has joined has linked itself.
+/// A release waits until a thread that has joined has linked itself.
 const AWAITS_LINKS: u8 = 1;
 /// A try leaves the node that it has taken behind.
 const LOSES_A_NODE: u8 = 2;
@@ -171,7 +172,7 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     }
 }
 
-/// `Clh`, of which nothing is given back when it is destroyed.
+/// `Clh` that gives nothing back when it is destroyed.
 struct KeepsNodes;
 
 impl<M: Machine> RawLock<M> for KeepsNodes {
