@@ -191,21 +191,18 @@ const MORE: [Column; 4] = [
 ];
 
 /// The columns for locks that cannot be put under a program.
-const APART: [Column; 6] =
+const STANDALONE: [Column; 6] =
     [FIRST[0], FIRST[1], FIRST[2], FIRST[3], ("why it is only for embedding or comparison", apart), FIRST[6]];
 
 /// The catalogue as Markdown tables: by kind of lock, what one looks for first; then the rest.
 fn catalogue_tables(rows: &[Row]) -> String {
     let of = |is_meant: fn(&Row) -> bool| rows.iter().filter(|row| is_meant(row)).collect::<Vec<_>>();
-    let kinds: [(&str, &[Column], fn(&Row) -> bool); 3] = [
-        ("Mutexes", &FIRST, |row| is(row, "interposable") && text(row.get("kind")) != "rw"),
-        ("Readers-writer locks", &FIRST, |row| is(row, "interposable") && text(row.get("kind")) == "rw"),
-        ("Not for unmodified programs", &APART, |row| !is(row, "interposable")),
-    ];
-    let mut tables = String::new();
-    for (heading, columns, is_meant) in kinds {
-        let _ = write!(tables, "## {heading}\n\n{}\n", table(columns, &of(is_meant)));
-    }
+    let mutexes = of(|row| is(row, "interposable") && text(row.get("kind")) != "rw");
+    let rw = of(|row| is(row, "interposable") && text(row.get("kind")) == "rw");
+    let mut tables = format!("## Mutexes\n\n{}\n", table(&FIRST, &mutexes));
+    let _ = write!(tables, "## Readers-writer locks\n\n{}\n", table(&FIRST, &rw));
+    let others = of(|row| !is(row, "interposable"));
+    let _ = write!(tables, "## Not for unmodified programs\n\n{}\n", table(&STANDALONE, &others));
     tables + "## Where they come from, and their options\n\n" + &table(&MORE, &of(|_| true))
 }
 

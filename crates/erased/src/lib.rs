@@ -7,8 +7,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`native`] | the locks on the computer's threads (feature `native`) |
-//! | [`sim`] | the locks on a simulated machine (feature `sim`) |
+//! | `native` | the locks on the computer's threads (feature `native`) |
+//! | `sim` | the locks on a simulated machine (feature `sim`) |
 
 #[cfg(feature = "native")]
 pub mod native;
