@@ -24,8 +24,8 @@
 //! locks themselves ask for the [contract](parts::raw) that their state is their own. [`parts`], [`cond`] and [`sem`]
 //! are what locks and the preload are made of. Their functions reach nothing but the machine's words, nodes and blocks,
 //! whatever numbers the words hold. But all locks of a process share these: a program that writes to a node, or waits
-//! with one, against the invariants on the part's page may make *another* lock let two threads in, or make a closure lock
-//! call any address.
+//! with one, against the invariants on the part's page may make *another* lock let two threads in, or make a closure
+//! lock call any address.
 #![no_std]
 #![warn(missing_docs)]
 

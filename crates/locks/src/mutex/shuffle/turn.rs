@@ -1,7 +1,7 @@
 //! # Waiting in a ShflLock's queue
 //!
-//! The wait from the failed attempt on the word to the front of the queue, for all three ShflLocks: the one arrival that
-//! polls, and the wait for the turn. Then what a waiter of the mutex may do that wakes up before its turn. See
+//! The wait from the failed attempt on the word to the front of the queue, for all three ShflLocks: the one arrival
+//! that polls, and the wait for the turn. Then what a waiter of the mutex may do that wakes up before its turn. See
 //! [`shfl`](super::shfl), departures 4 and 5.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
