@@ -19,8 +19,8 @@
 //!
 //! Nodes and blocks are those of `M`, so tuned locks and others share one pool.
 //!
-//! A native program calls `flashlock_native::place::prepare` before it uses policies: until then, all threads are on NUMA
-//! node 0, and the policies `llc` and `levels` see one cache.
+//! A native program calls `flashlock_native::place::prepare` before it uses policies. Until then, all threads are on
+//! NUMA node 0, and the policies `llc` and `levels` see one cache.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
