@@ -245,11 +245,12 @@ fn exceptions_table(rows: &[Row]) -> String {
     let links = |rows: &[&Row]| rows.iter().map(|row| linked(row)).collect::<Vec<_>>().join(", ");
     let strict: Vec<&Row> = rows.iter().filter(is_strict).collect();
     let mut table = format!(
-        "## What some of them cannot do\n\nHand over strictly, also to a waiter that does not run: {}.\n\n",
+        "## What some of them cannot do\n\nThese locks are *strict*: a release hands the lock to one particular \
+         waiter, even if that waiter is not running: {}.\n\n",
         links(&strict)
     );
-    table += "What follows from that, and what else a lock cannot do that glibc's can, in terms of the checks of the \
-              project's test suites that it is excepted from:\n\n| why | checks | locks |\n|---|---|---|\n";
+    table += "The table shows what a lock cannot do that glibc's can: the checks of the project's test suites that it \
+              cannot pass, and why.\n\n| why | checks | locks |\n|---|---|---|\n";
     // By reason, and then by check: in the order in which they first come.
     let mut reasons: Vec<(String, Vec<String>, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(|row| is(row, "interposable")) {
@@ -325,7 +326,7 @@ mod tests {
             {"name":"b","interposable":true,"exceptions":[{"check":"c.*","reason":"r"}]},
             {"name":"n","interposable":false,"exceptions":[{"check":"*","reason":"none"}]}]"#;
         let table = exceptions_table(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
-        assert!(table.contains("does not run: [`a`](locks/a.md).\n"), "{table}");
+        assert!(table.contains("is not running: [`a`](locks/a.md).\n"), "{table}");
         assert!(
             table.ends_with("|---|---|---|\n| r | `c.*`, `d` | [`a`](locks/a.md), [`b`](locks/b.md) |\n"),
             "{table}"

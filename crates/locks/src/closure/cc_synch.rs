@@ -18,7 +18,7 @@
 //! all queue nodes do; a thread keeps none. (3) A node carries the address of the request, and the answer is written at
 //! that address. (4) A waiter may sleep after its spin budget.
 //!
-//! ## State                                               ## The queue
+//! ## State, and the queue
 //! ```text
 //! | tail | meaning                                   |     tail ───────────────────────────────────────┐
 //! |------|-------------------------------------------|                                                 v

@@ -23,7 +23,7 @@
 //! 4. A waiter may sleep after its spin budget. Before it sleeps, it marks the lock, and a marked lock is not released.
 //!    So no waiter sleeps while no thread combines.
 //!
-//! ## State                                                     ## The records
+//! ## State, and the records
 //! ```text
 //! | lock   | meaning                              |           active ──> [A] ──next─> [B] ──next─> [C] ──> 0
 //! |--------|--------------------------------------|                     WAITING      SERVED       IDLE for long

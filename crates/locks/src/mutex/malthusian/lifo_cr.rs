@@ -15,7 +15,7 @@
 //! 2. The waiters of a broadcast are pushed as a block, with the one that waited longest on top.
 //! 3. It has no `evict=`, which `mcscr` has: the top waiter came last, and is the likeliest to run.
 //!
-//! ## State                                                          ## The stack
+//! ## State, and the stack
 //! ```text
 //! | top  | meaning                             |               top ──> [D] ──> [C] ──> [A] ──> 0
 //! |------|-------------------------------------|                       newest          eldest

@@ -20,7 +20,7 @@
 //! 3. A waiter may sleep, on its predecessor's node.
 //! 4. In a forked child, the first thread that uses the lock forgets the parent's waiters ([`settle`]).
 //!
-//! ## State                                                     ## The queue
+//! ## State, and the queue
 //! ```text
 //! | tail | owner | meaning                              |           tail ─────────────────────────────┐
 //! |------|-------|--------------------------------------|                                             v

@@ -21,7 +21,7 @@
 //! 3. A waiter may leave by time-out. Its node stays behind, and the releaser that reaches it holds the lock with it
 //!    instead. A queue full of such nodes lets no thread join ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
 //!
-//! ## State                                                           ## The queue
+//! ## State, and the queue
 //! ```text
 //! | tail | front   | meaning                                |           tail ────────────────────────────────┐
 //! |------|---------|----------------------------------------|                                                v

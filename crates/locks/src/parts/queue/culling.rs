@@ -33,7 +33,7 @@
 //!    by an exchange, and so finds the note. The note says that the lock is its own, or behind which node to link
 //!    itself instead. The node that held the note belongs to the waiter that found it, which gives it back.
 //!
-//! ## State                                                            ## The two queues, with culled waiters
+//! ## State, and the two queues with culled waiters
 //! ```text
 //! | tail | front   | meaning                               |     tail ────────────────────────────────┐
 //! |------|---------|---------------------------------------|                                          v

@@ -19,7 +19,7 @@
 //!    that has just acquired and needs its successor's name. It leaves a **note** where the link will be. The joining
 //!    waiter links itself by an exchange, and so finds the note (as in [`culling`](super::culling)).
 //!
-//! ## State                                                           ## The queue
+//! ## State, and the queue
 //! ```text
 //! | tail | next | meaning                                  |           tail ──────────────────────┐
 //! |------|------|------------------------------------------|                                      v

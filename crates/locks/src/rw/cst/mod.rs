@@ -52,8 +52,10 @@
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
 //! ## The bound
-//! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections: a thread has the lock after at
-//! most **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
+//! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections. Let n other threads use the
+//! lock, each with sections of at most s. Let T be `bound=`, d the longest time until a woken thread runs, and p the
+//! number of readers that pass a waiting writer. A thread has the lock after at most
+//! **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
 //!
 //! *Why.* Threads wait on `base`. While the counters are in use, a writer that has acquired `base` first waits until
 //! the readers have left the counters: one more section, and the time until it runs. It holds `base` meanwhile, so its
