@@ -50,32 +50,28 @@ struct Of<C: Checker, L: RawLock<Model<C>>>(L::Queue);
 /// The queue of any lock.
 pub struct Queue<C>(Box<dyn Functions<C>>);
 
-impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Tag for Of<C, L> {
-    fn tag(&self) {
-        self.0.tag();
-    }
+/// The tags of a queue are those of what it holds.
+macro_rules! tags_within {
+    ($([$($generic:tt)*] $type:ty;)*) => {
+        $(impl<$($generic)*> Tag for $type {
+            fn tag(&self) {
+                self.0.tag();
+            }
 
-    fn free(&self) {
-        self.0.free();
-    }
+            fn free(&self) {
+                self.0.free();
+            }
 
-    fn beside(&self) -> Vec<Name> {
-        self.0.beside()
-    }
+            fn beside(&self) -> Vec<Name> {
+                self.0.beside()
+            }
+        })*
+    };
 }
 
-impl<C: Checker> Tag for Queue<C> {
-    fn tag(&self) {
-        self.0.tag();
-    }
-
-    fn free(&self) {
-        self.0.free();
-    }
-
-    fn beside(&self) -> Vec<Name> {
-        self.0.beside()
-    }
+tags_within! {
+    [C: Checker, L: RawLock<Model<C>, Queue: Tag>] Of<C, L>;
+    [C: Checker] Queue<C>;
 }
 
 impl<C: Checker> Zeroed for Queue<C> {

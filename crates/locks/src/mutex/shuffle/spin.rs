@@ -127,6 +127,7 @@ impl<M: Machine> Poller<M> {
 }
 
 impl<M: Machine> Waiter for Poller<M> {
+    /// Naps first, if the wait is long.
     fn look_after(&self, last: Option<u32>) -> u32 {
         last.map_or(POLLS, |_| rest::<M>(self.since))
     }
