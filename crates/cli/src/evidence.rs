@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 #[cfg(test)]
 use flashlock_locks::machine::SLEEP_COST;
-use flashlock_locks::machine::{Look, Tunables, Waiting};
+use flashlock_locks::machine::{Look, Special, Tunables, Waiting};
 use flashlock_locks::mutex::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
 use flashlock_native::{Native, Word32, clock, evidence, sys};
 use flashlock_report::machine::Machine as Computer;
@@ -100,7 +100,7 @@ impl Evidence {
                 what: "wake-up",
                 value: woken.map(|ns| f64::from(ns) / 1e3),
                 unit: "µs",
-                reckoned: <Native as Waiting>::sleep_cost().into(),
+                reckoned: <Native as Special>::sleep_cost().into(),
                 reckoned_unit: "µs",
                 decides: "how long a thread stays awake; a sleep costs the wake-up and the system call for it",
             },

@@ -147,7 +147,7 @@ impl Roster<Machine> for Here {
     }
 
     fn works(&self) {
-        use flashlock_locks::machine::Machine as _;
+        use flashlock_locks::machine::Special as _;
         use std::sync::atomic::Ordering::Relaxed;
 
         let Some((number, _)) = WORKER.get() else { return };

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flashlock_locks::closure::rcl::turn::elect_by_priority;
 use flashlock_locks::closure::rcl::{Look, Watch};
-use flashlock_locks::machine::{Clock, Deadline, Machine as _};
+use flashlock_locks::machine::{Clock, Deadline, Special as _};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::{clock, futex, sys};
 

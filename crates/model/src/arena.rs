@@ -36,6 +36,8 @@ pub struct Arena<C: Checker> {
     left: Box<Word<C>>,
     /// The drain word of all locks, on which writers wait for readers to leave. It does not move either.
     drain: Box<Word<C>>,
+    /// How many locks use distributed counters. It does not move either.
+    distributed: Box<Word<C>>,
     books: RefCell<Books>,
     /// Orders a `give` before the `take` that gets the same node, like the pool's free list.
     order: C::Atomic,
@@ -85,7 +87,8 @@ impl<C: Checker> Arena<C> {
         let drain = Box::new(Word::new(0));
         drain.tag(Field::Drain);
         let blocks = RefCell::default();
-        Self { nodes, blocks, left: Box::new(Word::new(0)), drain, books, order: C::Atomic::new(0), recycles }
+        let [left, distributed] = [Box::new(Word::new(0)), Box::new(Word::new(0))];
+        Self { nodes, blocks, left, drain, distributed, books, order: C::Atomic::new(0), recycles }
     }
 
     /// The count of nodes left behind.
@@ -100,6 +103,13 @@ impl<C: Checker> Arena<C> {
         let drain: *const Word<C> = &raw const *self.drain;
         // SAFETY: as for nodes.
         unsafe { &*drain }
+    }
+
+    /// How many locks use distributed counters.
+    pub fn distributed(&self) -> &'static Word<C> {
+        let distributed: *const Word<C> = &raw const *self.distributed;
+        // SAFETY: as for nodes.
+        unsafe { &*distributed }
     }
 
     /// The node that a handle names.

@@ -1,5 +1,6 @@
 //! # The machine on top of a checker
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -7,8 +8,8 @@ use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, Deadline, Handle, Listen, Local, Machine, Memory, Patience, Time, Topology, Tunables, Unparked, Waiting,
-    Word as _,
+    Beside, Blocks, Deadline, Division, Handle, Kept, Listen, Machine, Memory, Patience, Pause, Special, Time,
+    Topology, Tunables, Unparked, Waiting, Word as _,
 };
 
 use crate::checker::Checker;
@@ -37,6 +38,29 @@ impl<C: Checker> Memory for Model<C> {
         World::<C>::get().arena.give(handle);
     }
 
+    fn epoch() -> u32 {
+        World::<C>::current(World::epoch)
+    }
+
+    /// It forgets the value that is not a thread's.
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        match which {
+            Kept::RecentStall => act(&Cell::new(0)),
+            _ => World::<C>::current(|world| world.kept(which, act)),
+        }
+    }
+
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word<C>) -> &'static Word<C> {
+        World::<C>::current(|world| match which {
+            Beside::LeftBehind => world.arena.left().0,
+            Beside::Drain => world.arena.drain_word(),
+            Beside::Distributed => world.arena.distributed(),
+        })
+    }
+}
+
+impl<C: Checker> Blocks for Model<C> {
     fn block(name: Name) -> &'static Block<Self> {
         World::<C>::current(|world| world.arena.block(name))
     }
@@ -47,37 +71,6 @@ impl<C: Checker> Memory for Model<C> {
 
     fn give_block(name: Name) {
         World::<C>::get().arena.give_block(name);
-    }
-
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        let world = World::<C>::get();
-        let blind = world.setup.fault == Some(Fault::ShortSight);
-        let handles = if blind { Vec::new() } else { world.arena.ever_taken() };
-        handles.into_iter().any(look)
-    }
-
-    fn is_there(word: &Word<C>) -> bool {
-        !word.is(Field::Freed)
-    }
-
-    fn epoch() -> u32 {
-        World::<C>::current(World::epoch)
-    }
-
-    fn local(which: Local) -> u32 {
-        World::<C>::current(|world| world.local(which))
-    }
-
-    fn set_local(which: Local, value: u32) {
-        World::<C>::current(|world| world.set_local(which, value));
-    }
-
-    /// One for all locks.
-    fn beside(which: Beside, _lock: *const Word<C>) -> &'static Word<C> {
-        World::<C>::current(|world| match which {
-            Beside::LeftBehind => world.arena.left().0,
-            Beside::Drain => world.arena.drain_word(),
-        })
     }
 }
 
@@ -120,25 +113,15 @@ impl<C: Checker> Waiting for Model<C> {
         }
     }
 
-    fn relax(_micros: u32) {
+    /// An offer is not a nap, and no other thread need run meanwhile. It takes time, even where time stands still
+    /// otherwise. So a waiter that offers its CPU for a given number of µs finishes.
+    fn pause(how: Pause) {
         let world = World::<C>::get();
-        if world.setup.still { kernel::nap(&world) } else { C::yield_now() }
-    }
-
-    /// Not a nap, and no other thread need run meanwhile. It takes time, even where time stands still otherwise. So a
-    /// waiter that offers its CPU for a given number of µs finishes.
-    fn offer() {
-        World::<C>::current(|world| world.pass(OFFER));
-    }
-
-    /// 0: a patience derived from it is the shortest that the algorithm allows, and one offer ends it.
-    fn sleep_cost() -> u32 {
-        0
-    }
-
-    fn pause(_steps: u32) {
-        if World::<C>::current(|world| world.setup.pauses) {
-            C::yield_now();
+        match how {
+            Pause::Steps(_) if !world.setup.pauses => {}
+            Pause::Offer => world.pass(OFFER),
+            Pause::Nap(_) if world.setup.still => kernel::nap(&world),
+            Pause::Steps(_) | Pause::Nap(_) => C::yield_now(),
         }
     }
 
@@ -164,8 +147,11 @@ impl<C: Checker> Topology for Model<C> {
         World::<C>::current(World::numa)
     }
 
-    fn near_group(depth: u32) -> u32 {
-        World::<C>::current(|world| world.near(depth))
+    fn part(of: Division) -> u32 {
+        match of {
+            Division::Groups { depth } => World::<C>::current(|world| world.near(depth)),
+            Division::Llc | Division::Readers => Self::numa_node(),
+        }
     }
 }
 
@@ -175,8 +161,23 @@ impl<C: Checker> Listen for Model<C> {
     }
 }
 
-// SAFETY: the checkers' atomics (1); the arena hands out free pieces only (2); the kernel's loop (3).
-unsafe impl<C: Checker> Machine for Model<C> {
+impl<C: Checker> Special for Model<C> {
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let world = World::<C>::get();
+        let blind = world.setup.fault == Some(Fault::ShortSight);
+        let handles = if blind { Vec::new() } else { world.arena.ever_taken() };
+        handles.into_iter().any(look)
+    }
+
+    fn is_there(word: &Word<C>) -> bool {
+        !word.is(Field::Freed)
+    }
+
+    /// 0: a patience derived from it is the shortest that the algorithm allows, and one offer ends it.
+    fn sleep_cost() -> u32 {
+        0
+    }
+
     fn light_fence() {
         if World::<C>::current(|world| world.setup.fault != Some(Fault::NoLightFence)) {
             C::fence();
@@ -189,15 +190,18 @@ unsafe impl<C: Checker> Machine for Model<C> {
         }
     }
 
+    fn priority() -> i32 {
+        World::<C>::current(World::priority)
+    }
+}
+
+// SAFETY: the checkers' atomics (1); the arena hands out free pieces only (2); the kernel's loop (3).
+unsafe impl<C: Checker> Machine for Model<C> {
     fn random() -> u32 {
         World::<C>::current(|world| world.random.get()).unwrap_or_else(C::random)
     }
 
     fn tunables() -> &'static Tunables {
         World::<C>::current(|world| world.setup.tunables)
-    }
-
-    fn urgent() -> bool {
-        World::<C>::current(World::urgent)
     }
 }

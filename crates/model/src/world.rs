@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, FIRST_EPOCH, Local, Tunables, Word as _};
+use flashlock_locks::machine::{Clock, Deadline, FIRST_EPOCH, Kept, REAL_TIME, Tunables, Word as _};
 
 use crate::arena::Arena;
 use crate::checker::Checker;
@@ -119,7 +119,7 @@ struct PerThread {
     /// The thread stops when it has accessed this many more words (0: never).
     stops_in: u32,
     /// Values that lock algorithms keep.
-    local: [u32; Local::COUNT],
+    kept: [u32; Kept::OF_THREAD],
     /// A value that a [`Meddler`] keeps.
     mark: u32,
 }
@@ -308,13 +308,13 @@ impl<C: Checker> World<C> {
         }
     }
 
-    /// Marks the calling thread as urgent: it should wait as little as possible.
+    /// Gives the calling thread a real-time scheduling policy.
     pub fn set_urgent(&self) {
         self.with_thread(|mine| mine.urgent = true);
     }
 
-    pub(crate) fn urgent(&self) -> bool {
-        self.with_thread(|mine| mine.urgent)
+    pub(crate) fn priority(&self) -> i32 {
+        self.with_thread(|mine| if mine.urgent { REAL_TIME } else { 0 })
     }
 
     /// The NUMA node of the calling thread.
@@ -322,12 +322,8 @@ impl<C: Checker> World<C> {
         self.with_thread(|mine| mine.numa)
     }
 
-    pub(crate) fn local(&self, which: Local) -> u32 {
-        self.with_thread(|mine| mine.local[which as usize])
-    }
-
-    pub(crate) fn set_local(&self, which: Local, value: u32) {
-        self.with_thread(|mine| mine.local[which as usize] = value);
+    pub(crate) fn kept<R>(&self, which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        self.with_thread(|mine| act(Cell::from_mut(&mut mine.kept[which as usize])))
     }
 
     /// Freezes the calling thread when it begins its `waits`-th wait from now, like a thread whose signal handler

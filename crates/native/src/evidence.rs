@@ -134,7 +134,7 @@ pub fn note_woken(ns: u32) {
     WAKE_NS.store(if before == 0 { ns.max(1) } else { follow(before, ns) }, Relaxed);
 }
 
-/// [`Waiting::sleep_cost`](flashlock_locks::machine::Waiting::sleep_cost)
+/// [`Special::sleep_cost`](flashlock_locks::machine::Special::sleep_cost)
 pub fn sleep_cost() -> u32 {
     match WAKE_NS.load(Relaxed) / 1_000 {
         0 => SLEEP_COST,

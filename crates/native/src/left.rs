@@ -1,7 +1,7 @@
 //! # Words beside locks: counts of nodes left behind, and drain words
 //!
 //! Some locks need a little state that does not fit into the lock: a count of nodes left behind, or a drain word. It is
-//! in tables in the [`registry`], indexed by the lock's address.
+//! in tables in the [`registry`], indexed by the lock's address. One word there is for all locks ([`distributed`]).
 //!
 //! Two locks may share a count. If very many waiters have given up on one of them, newcomers to the other stay out of
 //! its queue too (but not out of a free lock). So the number of nodes left behind is bounded by what the table allows:
@@ -58,6 +58,11 @@ impl Padded {
 /// The word on which a writer of the lock at this address waits for readers to leave.
 pub fn drain_word(lock: *const Word32) -> &'static Word32 {
     &registry::get().drain[index(lock.addr(), DRAIN_WORDS_BITS)].0
+}
+
+/// How many readers-writer locks use distributed counters.
+pub(crate) fn distributed() -> &'static Word32 {
+    &registry::get().distributed
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The [`Machine`] that lock algorithms use on this computer: it maps each operation to a module of this crate.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
@@ -7,8 +8,8 @@ use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, ConstWord, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables,
-    Unparked, Waiting, Word,
+    Beside, Blocks, ConstWord, Deadline, Division, Handle, Kept, Listen, Look, Machine, Manner, Memory, Patience,
+    Pause, Special, Time, Topology, Tunables, Unparked, Waiting, Word,
 };
 
 use crate::alone::{self, is_alone};
@@ -121,8 +122,19 @@ impl Sink for Counting {
     }
 }
 
-/// [`Waiting::recent_stall`](flashlock_locks::machine::Waiting::recent_stall)
+/// [`Kept::RecentStall`]
 static RECENT_STALL: AtomicU32 = AtomicU32::new(0);
+
+/// Passes the value to `act`, and stores it if `act` has changed it.
+fn act_on<R>(word: &AtomicU32, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+    let before = word.load(Relaxed);
+    let value = Cell::new(before);
+    let result = act(&value);
+    if value.get() != before {
+        word.store(value.get(), Relaxed);
+    }
+    result
+}
 
 /// This computer.
 pub struct Native<S: Sink = NoStats>(PhantomData<S>);
@@ -144,6 +156,29 @@ impl<S: Sink> Memory for Native<S> {
     }
 
     #[inline]
+    fn epoch() -> u32 {
+        epoch::current()
+    }
+
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        match which {
+            Kept::RecentStall => act_on(&RECENT_STALL, act),
+            _ => thread::kept(which, act),
+        }
+    }
+
+    #[inline]
+    fn beside(which: Beside, lock: *const Word32) -> &'static Word32 {
+        match which {
+            Beside::LeftBehind => left::count(lock),
+            Beside::Drain => left::drain_word(lock),
+            Beside::Distributed => left::distributed(),
+        }
+    }
+}
+
+impl<S: Sink> Blocks for Native<S> {
+    #[inline]
     fn block(name: Name) -> &'static Block<Self> {
         pool::block(name)
     }
@@ -155,50 +190,9 @@ impl<S: Sink> Memory for Native<S> {
     fn give_block(name: Name) {
         pool::give_block(name);
     }
-
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        pool::any(look)
-    }
-
-    fn is_there(word: &Word32) -> bool {
-        futex::is_there(&word.0)
-    }
-
-    #[inline]
-    fn epoch() -> u32 {
-        epoch::current()
-    }
-
-    fn local(which: Local) -> u32 {
-        thread::kept(which)
-    }
-
-    fn set_local(which: Local, value: u32) {
-        thread::keep(which, value);
-    }
-
-    #[inline]
-    fn beside(which: Beside, lock: *const Word32) -> &'static Word32 {
-        match which {
-            Beside::LeftBehind => left::count(lock),
-            Beside::Drain => left::drain_word(lock),
-        }
-    }
-
-    fn admit_distributed() -> bool {
-        parts::admit()
-    }
-
-    fn end_distributed() {
-        parts::gone();
-    }
 }
 
 impl<S: Sink> Time for Native<S> {
-    fn steps() -> u32 {
-        evidence::steps()
-    }
-
     fn expired(deadline: &Deadline) -> bool {
         clock::expired(deadline)
     }
@@ -218,39 +212,13 @@ impl<S: Sink> Waiting for Native<S> {
         spin::spin_until(&word.0, order, patience, done)
     }
 
-    fn spin_published(
-        word: &Word32,
-        since: &Word32,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        spin::spin_published(&word.0, &since.0, order, patience, done)
-    }
-
     #[inline]
-    fn rest_until(word: &Word32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
-        spin::rest_until(&word.0, order, patience, done)
-    }
-
-    fn poll(word: &Word32, beside: &Word32, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
-        evidence::poll(&word.0, &beside.0, micros, look)
-    }
-
-    fn offer() {
-        sys::yield_now();
-    }
-
-    fn sleep_cost() -> u32 {
-        evidence::sleep_cost()
-    }
-
-    fn transfer_cost(times: u32) -> u32 {
-        evidence::transfer_cost(times)
-    }
-
-    fn relax(micros: u32) {
-        sys::nap(micros);
+    fn pause(how: Pause) {
+        match how {
+            Pause::Steps(steps) => (0..steps).for_each(|_| core::hint::spin_loop()),
+            Pause::Offer => sys::yield_now(),
+            Pause::Nap(micros) => sys::nap(micros),
+        }
     }
 
     fn park(word: &Word32, expected: u32, until: Option<Deadline>) -> Unparked {
@@ -275,14 +243,6 @@ impl<S: Sink> Waiting for Native<S> {
         pool::requeue(node, address.cast());
     }
 
-    fn recent_stall() -> u32 {
-        RECENT_STALL.load(Relaxed)
-    }
-
-    fn set_recent_stall(micros: u32) {
-        RECENT_STALL.store(micros, Relaxed);
-    }
-
     fn crowded() -> bool {
         spin::crowded()
     }
@@ -294,21 +254,13 @@ impl<S: Sink> Topology for Native<S> {
         numa::node()
     }
 
-    fn llc() -> u32 {
-        near::llc()
-    }
-
-    fn distance(a: u32, b: u32) -> u32 {
-        near::distance(a, b)
-    }
-
-    fn near_group(depth: u32) -> u32 {
-        groups::group(depth)
-    }
-
     #[inline]
-    fn reader_part() -> u32 {
-        parts::part()
+    fn part(of: Division) -> u32 {
+        match of {
+            Division::Llc => near::llc(),
+            Division::Groups { depth } => groups::group(depth),
+            Division::Readers => parts::part(),
+        }
     }
 }
 
@@ -334,9 +286,42 @@ impl<S: Sink> Listen for Native<S> {
     }
 }
 
-// SAFETY: hardware atomics, or in a process with one thread, operations that no other thread can interrupt (`alone`)
-// (1); `pool`, invariant 2 (2); the loop in `spin` (3).
-unsafe impl<S: Sink> Machine for Native<S> {
+impl<S: Sink> Special for Native<S> {
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        pool::any(look)
+    }
+
+    fn is_there(word: &Word32) -> bool {
+        futex::is_there(&word.0)
+    }
+
+    #[inline]
+    fn poll_until(
+        word: &Word32,
+        order: Ordering,
+        patience: Patience,
+        how: Manner<'_>,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        spin::poll_until(&word.0, order, patience, how, done)
+    }
+
+    fn poll(word: &Word32, beside: &Word32, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        evidence::poll(&word.0, &beside.0, micros, look)
+    }
+
+    fn steps() -> u32 {
+        evidence::steps()
+    }
+
+    fn sleep_cost() -> u32 {
+        evidence::sleep_cost()
+    }
+
+    fn transfer_cost(times: u32) -> u32 {
+        evidence::transfer_cost(times)
+    }
+
     #[inline(always)]
     fn light_fence() {
         membarrier::light();
@@ -346,19 +331,23 @@ unsafe impl<S: Sink> Machine for Native<S> {
         membarrier::heavy();
     }
 
+    fn priority() -> i32 {
+        thread::priority()
+    }
+
+    fn distance(a: u32, b: u32) -> u32 {
+        near::distance(a, b)
+    }
+}
+
+// SAFETY: hardware atomics, or in a process with one thread, operations that no other thread can interrupt (`alone`)
+// (1); `pool`, invariant 2 (2); the loop in `spin` (3).
+unsafe impl<S: Sink> Machine for Native<S> {
     fn random() -> u32 {
         thread::random()
     }
 
     fn tunables() -> &'static Tunables {
         settings::tunables()
-    }
-
-    fn urgent() -> bool {
-        thread::priority() >= sys::REAL_TIME
-    }
-
-    fn priority() -> i32 {
-        thread::priority()
     }
 }

@@ -1,7 +1,7 @@
 //! # Reader parts: CPUs whose readers share a counter
 //!
 //! Readers-writer locks with several reader counters ask this module which counter a thread uses
-//! ([`Topology::reader_part`](flashlock_locks::machine::Topology::reader_part)). There are at most [`READER_PARTS`]
+//! ([`Division::Readers`](flashlock_locks::machine::Division::Readers)). There are at most [`READER_PARTS`]
 //! parts, or one for each NUMA node if there are more nodes. Each node has equally many, made of consecutive CPUs in
 //! its list. They are read once from `/sys`, one file for each node, into a table by CPU. Before that, and for a CPU
 //! beyond [`MOST_CPUS`], the part is 0.
@@ -18,7 +18,7 @@ use flashlock_locks::machine::{READER_PARTS, reader_part_of};
 
 use crate::groups::each_cpu;
 use crate::near::Path;
-use crate::{numa, registry, sys, thread};
+use crate::{numa, sys, thread};
 
 /// CPUs from this number on are in part 0.
 const MOST_CPUS: usize = 1024;
@@ -77,38 +77,9 @@ fn divide(node: u32, nodes: u32, cpus: &[u8]) {
     });
 }
 
-/// How many locks at most may have distributed readers at the same time: 1.1 KiB each on a machine with one or two NUMA
-/// nodes. This bounds what is lost in a program that frees its locks without destroying them, as C++'s
-/// `std::shared_mutex` does.
-const MOST_APART: u32 = 1024;
-
-/// [`Memory::admit_distributed`](flashlock_locks::machine::Memory::admit_distributed). Relaxed: a count, which orders
-/// nothing.
-pub(crate) fn admit() -> bool {
-    let admitted = registry::get().apart.fetch_add(1, Relaxed) < MOST_APART;
-    if !admitted {
-        gone();
-    }
-    admitted
-}
-
-/// [`Memory::end_distributed`](flashlock_locks::machine::Memory::end_distributed)
-pub(crate) fn gone() {
-    registry::get().apart.fetch_sub(1, Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn so_many_are_admitted_and_another_when_one_is_gone() {
-        assert_eq!((0..2 * MOST_APART).filter(|_| admit()).count(), MOST_APART as usize);
-        gone();
-        assert!(admit() && !admit());
-        (0..MOST_APART).for_each(|_| gone());
-        assert_eq!(registry::get().apart.load(Relaxed), 0);
-    }
 
     fn divided(nodes: &[&str]) -> Vec<u8> {
         (0..).zip(nodes).for_each(|(node, cpus)| divide(node, nodes.len() as u32, cpus.as_bytes()));

@@ -99,8 +99,8 @@ pub struct Registry {
     pub(crate) left: [Word32; left::LENGTH],
     /// 1 if the kernel refuses to wipe the epoch in a forked child.
     unwiped: AtomicU32,
-    /// How many readers-writer locks have distributed readers.
-    pub(crate) apart: AtomicU32,
+    /// How many readers-writer locks use distributed counters.
+    pub(crate) distributed: Word32,
     /// The drain words, by which a reader signals that it has left.
     pub(crate) drain: [left::Padded; left::DRAIN_WORDS],
     /// The words that the kernel wipes on fork.
@@ -127,7 +127,7 @@ static OWN: Registry = Registry {
     last_epoch: AtomicU32::new(0),
     left: [const { Word32::ZERO }; left::LENGTH],
     unwiped: AtomicU32::new(0),
-    apart: AtomicU32::new(0),
+    distributed: Word32::ZERO,
     drain: [const { left::Padded::zero() }; left::DRAIN_WORDS],
     wiped: Wiped { epoch: AtomicU32::new(0), claim: AtomicU32::new(0) },
     first_nodes: [const { Slot::zero() }; FIRST as usize],

@@ -12,7 +12,7 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::polling::{CROWD, Contention, QUICK_POLLS, YIELD_AFTER, budget, next_pause, rest};
-use flashlock_locks::machine::{LONG_AGO, Patience};
+use flashlock_locks::machine::{Manner, Patience};
 
 use crate::{clock, evidence, sys, thread, umwait};
 
@@ -72,24 +72,6 @@ pub fn spin_until(word: &AtomicU32, order: Ordering, patience: Patience, done: i
         return contend(word, order, done);
     }
     spin(word, order, patience, done, || ())
-}
-
-/// See [`Waiting::spin_published`](flashlock_locks::machine::Waiting::spin_published).
-pub fn spin_published(
-    word: &AtomicU32,
-    since: &AtomicU32,
-    order: Ordering,
-    patience: Patience,
-    mut done: impl FnMut(u32) -> bool,
-) -> Option<u32> {
-    let looks = |seen| {
-        let done = done(seen);
-        if !done {
-            since.store(clock::micros(), Relaxed);
-        }
-        done
-    };
-    spin(word, order, patience, looks, || since.store(clock::micros().wrapping_sub(LONG_AGO), Relaxed))
 }
 
 /// Looks a few times in a row, then polls. Calls `offers` before it offers the CPU to others.
@@ -156,14 +138,23 @@ fn poll(
     }
 }
 
-/// See [`Waiting::rest_until`](flashlock_locks::machine::Waiting::rest_until).
+/// See [`Special::poll_until`](flashlock_locks::machine::Special::poll_until).
 #[inline]
-pub fn rest_until(word: &AtomicU32, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
-    if !umwait::is_there() || matches!(patience, Patience::Contend) {
-        return spin_until(word, order, patience, done);
+pub fn poll_until(
+    word: &AtomicU32,
+    order: Ordering,
+    patience: Patience,
+    how: Manner<'_>,
+    done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    match how {
+        Manner::Publishes(offers) => spin(word, order, patience, done, offers),
+        // SAFETY: checked.
+        Manner::Rests if umwait::is_there() && !matches!(patience, Patience::Contend) => unsafe {
+            watch(word, order, patience, done)
+        },
+        Manner::Rests | Manner::Scans => spin_until(word, order, patience, done),
     }
-    // SAFETY: checked above.
-    unsafe { watch(word, order, patience, done) }
 }
 
 /// Rests, and looks again when the line has changed, until the patience runs out.

@@ -6,6 +6,8 @@
 use core::arch::asm;
 use core::ffi::CStr;
 
+use flashlock_locks::machine::REAL_TIME;
+
 /// A system call with up to six arguments.
 ///
 /// # Safety
@@ -70,10 +72,7 @@ pub fn yield_now() {
     unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
 }
 
-/// The lowest [`priority`] of a thread with a real-time scheduling policy.
-pub const REAL_TIME: i32 = 100;
-
-/// How strongly the scheduler prefers the calling thread: minus the nice value, or 100 and more for real-time policies.
+/// How strongly the scheduler prefers the calling thread: minus the nice value, or [`REAL_TIME`] and more.
 /// 0, the ordinary priority, if the kernel does not say.
 pub fn priority() -> i32 {
     /// A flag that may be set in a policy.

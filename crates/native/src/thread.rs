@@ -20,7 +20,7 @@ use core::sync::atomic::{
 };
 
 use flashlock_locks::machine::polling::Contention;
-use flashlock_locks::machine::{Handle, Local as Kept, Word};
+use flashlock_locks::machine::{Handle, Kept, Word};
 
 use crate::local::zeroed_per_thread;
 use crate::machine::Word32;
@@ -42,7 +42,7 @@ struct Local {
     /// Whether `priority` is known.
     has_priority: Cell<bool>,
     /// Values that lock algorithms keep.
-    kept: [Cell<u32>; Kept::COUNT],
+    kept: [Cell<u32>; Kept::OF_THREAD],
     /// Always 0.
     zero: AtomicU32,
 }
@@ -186,14 +186,9 @@ pub(crate) fn priority() -> i32 {
     })
 }
 
-/// The value that the thread keeps for a lock algorithm.
-pub(crate) fn kept(which: Kept) -> u32 {
-    LOCAL.with(|local| local.kept[which as usize].get())
-}
-
-/// Stores what [`kept`] returns.
-pub(crate) fn keep(which: Kept, value: u32) {
-    LOCAL.with(|local| local.kept[which as usize].set(value));
+/// Passes a value that the thread keeps for a lock algorithm to `act`.
+pub(crate) fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+    LOCAL.with(|local| act(&local.kept[which as usize]))
 }
 
 /// A pseudo-random number (Marsaglia's xorshift, 32 bits).

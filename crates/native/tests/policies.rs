@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Machine, Time as _, Tunables};
+use flashlock_locks::machine::{Machine as _, Special as _, Time as _, Tunables};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::parts::policy::chosen::NAMES;
 use flashlock_locks::parts::raw::{Raw, RawLock};

@@ -16,9 +16,9 @@ use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use flashlock_locks::machine::Handle;
 use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::node::Node;
+use flashlock_locks::machine::{ConstWord as _, Handle};
 
 use crate::Sim;
 use crate::machine::Word;
@@ -44,6 +44,8 @@ const _: () = assert!(size_of::<Node<Sim>>() == LINE && BLOCKS_AT.is_multiple_of
 pub(crate) struct Arena {
     base: NonNull<u8>,
     used: usize,
+    /// How many locks use distributed counters. It is outside of the block, so accesses to it take no time.
+    distributed: &'static Word,
     /// Shared with all placed objects that have not been dropped.
     block: Rc<()>,
 }
@@ -55,7 +57,8 @@ impl Arena {
         // SAFETY: the layout's size is not zero. The memory is zeroed (invariant 2) and never freed (invariant 1).
         let base = unsafe { alloc::alloc_zeroed(layout) };
         let base = NonNull::new(base).unwrap_or_else(|| alloc::handle_alloc_error(layout));
-        let mut this = Self { base, used: 0, block: Rc::new(()) };
+        let distributed = Box::leak(Box::new(Word::ZERO));
+        let mut this = Self { base, used: 0, distributed, block: Rc::new(()) };
         this.clear();
         this
     }
@@ -65,6 +68,7 @@ impl Arena {
         // SAFETY: within the block (invariant 1); the placed objects have been dropped, and words may have any value.
         unsafe { self.base.as_ptr().write_bytes(0, self.used) };
         self.used = NODES as usize * LINE;
+        self.distributed.clear();
     }
 
     /// Whether a placed object has not been dropped yet.
@@ -125,6 +129,11 @@ impl Arena {
     pub(crate) fn drain_word(&self) -> &'static Word {
         // SAFETY: the line is in the block for ever (invariant 1), and it consists of words (invariant 2).
         unsafe { self.base.cast::<Node<Sim>>().add(NODES as usize - 2).cast().as_ref() }
+    }
+
+    /// How many locks use distributed counters.
+    pub(crate) fn distributed(&self) -> &'static Word {
+        self.distributed
     }
 
     /// The side block that a name names.

@@ -31,6 +31,7 @@ mod invariants;
 mod polling;
 mod scheduling;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use flashlock_locks::machine::Tunables;
@@ -95,8 +96,8 @@ pub(crate) struct Kernel {
     pub(crate) memory: Memory,
     pub(crate) arena: Arena,
     pub(crate) tunables: &'static Tunables,
-    /// [`Waiting::recent_stall`](flashlock_locks::machine::Waiting::recent_stall)
-    pub(crate) recent_stall: u32,
+    /// [`Kept::RecentStall`](flashlock_locks::machine::Kept::RecentStall)
+    pub(crate) recent_stall: Cell<u32>,
     pub(crate) now: Ps,
     pub(crate) current: Option<Tid>,
     pub(crate) threads: Vec<Thread>,
@@ -156,7 +157,7 @@ impl Kernel {
             memory,
             arena,
             tunables,
-            recent_stall: 0,
+            recent_stall: Cell::new(0),
             now: 0,
             current: None,
             threads: Vec::new(),

@@ -5,14 +5,15 @@
 //!
 //! For what an access to a word takes, see [`access`](crate::access).
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering, Ordering::Relaxed};
 
 use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, ConstWord, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables,
-    Unparked, Waiting,
+    Beside, Blocks, ConstWord, Deadline, Division, Handle, Kept, Listen, Look, Machine, Manner, Memory, Patience,
+    Pause, Special, Time, Topology, Tunables, Unparked, Waiting,
 };
 
 use crate::access::{access, spend};
@@ -40,6 +41,11 @@ impl Word {
     /// Its value, at no cost: for observers outside the simulation.
     pub fn peek(&self) -> u32 {
         self.0.load(Relaxed)
+    }
+
+    /// Makes it 0, at no cost.
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Relaxed);
     }
 
     fn update(&self, change: impl FnOnce(u32) -> u32) -> u32 {
@@ -120,6 +126,24 @@ impl Memory for Sim {
         with(|kernel| kernel.me().nodes.push(handle));
     }
 
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        with(|kernel| match which {
+            Kept::RecentStall => act(&kernel.recent_stall),
+            _ => act(&kernel.me().kept[which as usize]),
+        })
+    }
+
+    /// One for all locks.
+    fn beside(which: Beside, _lock: *const Word) -> &'static Word {
+        with(|kernel| match which {
+            Beside::LeftBehind => kernel.arena.left(),
+            Beside::Drain => kernel.arena.drain_word(),
+            Beside::Distributed => kernel.arena.distributed(),
+        })
+    }
+}
+
+impl Blocks for Sim {
     fn block(name: Name) -> &'static Block<Self> {
         with(|kernel| kernel.arena.side(name))
     }
@@ -138,34 +162,9 @@ impl Memory for Sim {
     fn give_block(name: Name) {
         with(|kernel| kernel.blocks.push(name));
     }
-
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        let made = with(|kernel| kernel.nodes_made);
-        (0..made).map(Arena::handle).any(look)
-    }
-
-    fn local(which: Local) -> u32 {
-        with(|kernel| kernel.me().locals[which as usize])
-    }
-
-    fn set_local(which: Local, value: u32) {
-        with(|kernel| kernel.me().locals[which as usize] = value);
-    }
-
-    /// One for all locks.
-    fn beside(which: Beside, _lock: *const Word) -> &'static Word {
-        with(|kernel| match which {
-            Beside::LeftBehind => kernel.arena.left(),
-            Beside::Drain => kernel.arena.drain_word(),
-        })
-    }
 }
 
 impl Time for Sim {
-    fn steps() -> u32 {
-        with(|kernel| (kernel.now / ps(kernel.machine.latency_ns.pause)) as u32)
-    }
-
     fn expired(deadline: &Deadline) -> bool {
         with(|kernel| kernel.expired(deadline))
     }
@@ -190,57 +189,25 @@ impl Waiting for Sim {
         spin::spin_until(word, order, patience, done)
     }
 
-    fn spin_published(
-        word: &Word,
-        since: &Word,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        spin::spin_published(word, since, order, patience, done)
-    }
-
-    fn rest_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
-        spin::rest_until(word, order, patience, done)
-    }
-
-    fn scan_until(word: &Word, order: Ordering, patience: Patience, done: impl FnMut(u32) -> bool) -> Option<u32> {
-        spin::scan_until(word, order, patience, done)
-    }
-
-    fn poll(word: &Word, beside: &Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
-        spin::poll_at_own_pace(word, beside, micros, look)
-    }
-
-    fn offer() {
-        if with(Kernel::offer) {
-            suspend();
+    fn pause(how: Pause) {
+        match how {
+            Pause::Steps(steps) => {
+                let time = with(|kernel| ps(kernel.machine.latency_ns.pause) * Ps::from(steps));
+                spend(time, Use::Polling);
+            }
+            Pause::Offer => {
+                if with(Kernel::offer) {
+                    suspend();
+                }
+            }
+            Pause::Nap(micros) => {
+                with(|kernel| {
+                    let until = kernel.now + Ps::from(micros) * 1_000_000 + kernel.os.slack;
+                    kernel.sleep(0, Some(until));
+                });
+                suspend();
+            }
         }
-    }
-
-    fn sleep_cost() -> u32 {
-        with(|kernel| (kernel.woke.1 / 1_000_000) as u32 + (kernel.os.wake / 1_000_000) as u32)
-    }
-
-    /// Between two cores of a NUMA node.
-    fn transfer_cost(times: u32) -> u32 {
-        with(|kernel| {
-            let latency = &kernel.machine.latency_ns;
-            (f64::from(times) * latency.transfer[0] / latency.pause) as u32
-        })
-    }
-
-    fn relax(micros: u32) {
-        with(|kernel| {
-            let until = kernel.now + Ps::from(micros) * 1_000_000 + kernel.os.slack;
-            kernel.sleep(0, Some(until));
-        });
-        suspend();
-    }
-
-    fn pause(steps: u32) {
-        let time = with(|kernel| ps(kernel.machine.latency_ns.pause) * Ps::from(steps));
-        spend(time, Use::Polling);
     }
 
     fn park(word: &Word, expected: u32, until: Option<Deadline>) -> Unparked {
@@ -306,14 +273,6 @@ impl Waiting for Sim {
         });
     }
 
-    fn recent_stall() -> u32 {
-        with(|kernel| kernel.recent_stall)
-    }
-
-    fn set_recent_stall(micros: u32) {
-        with(|kernel| kernel.recent_stall = micros);
-    }
-
     fn crowded() -> bool {
         with(spin::crowded)
     }
@@ -327,32 +286,16 @@ impl Topology for Sim {
         })
     }
 
-    fn llc() -> u32 {
-        with(|kernel| {
-            let core = kernel.my_core();
-            kernel.shape.node(core)
-        })
-    }
-
-    fn distance(a: u32, b: u32) -> u32 {
-        with(|kernel| kernel.shape.shown_distance(a, b) as u32)
-    }
-
     /// A node's cores share its last-level cache.
-    fn near_group(depth: u32) -> u32 {
-        if depth > 0 {
-            return 0;
-        }
+    fn part(of: Division) -> u32 {
         with(|kernel| {
             let core = kernel.my_core();
-            kernel.shape.core_in_node(core)
-        })
-    }
-
-    fn reader_part() -> u32 {
-        with(|kernel| {
-            let core = kernel.my_core();
-            kernel.shape.reader_part(core)
+            match of {
+                Division::Llc => kernel.shape.node(core),
+                Division::Groups { depth: 0 } => kernel.shape.core_in_node(core),
+                Division::Groups { .. } => 0,
+                Division::Readers => kernel.shape.reader_part(core),
+            }
         })
     }
 }
@@ -368,9 +311,42 @@ impl Listen for Sim {
     }
 }
 
-// SAFETY: one host thread runs all simulated threads, and an operation is not interrupted (1). Pieces are numbered
-// once and kept in lists of free ones (2). The scheduler gives a poller the accepted value (3).
-unsafe impl Machine for Sim {
+impl Special for Sim {
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let made = with(|kernel| kernel.nodes_made);
+        (0..made).map(Arena::handle).any(look)
+    }
+
+    fn poll_until(
+        word: &Word,
+        order: Ordering,
+        patience: Patience,
+        how: Manner<'_>,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        spin::poll_until(word, order, patience, how, done)
+    }
+
+    fn poll(word: &Word, beside: &Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        spin::poll_at_own_pace(word, beside, micros, look)
+    }
+
+    fn steps() -> u32 {
+        with(|kernel| (kernel.now / ps(kernel.machine.latency_ns.pause)) as u32)
+    }
+
+    fn sleep_cost() -> u32 {
+        with(|kernel| (kernel.woke.1 / 1_000_000) as u32 + (kernel.os.wake / 1_000_000) as u32)
+    }
+
+    /// Between two cores of a NUMA node.
+    fn transfer_cost(times: u32) -> u32 {
+        with(|kernel| {
+            let latency = &kernel.machine.latency_ns;
+            (f64::from(times) * latency.transfer[0] / latency.pause) as u32
+        })
+    }
+
     /// Free: simulated accesses take effect in one order.
     fn light_fence() {}
 
@@ -382,6 +358,14 @@ unsafe impl Machine for Sim {
         with(|kernel| kernel.me().priority)
     }
 
+    fn distance(a: u32, b: u32) -> u32 {
+        with(|kernel| kernel.shape.shown_distance(a, b) as u32)
+    }
+}
+
+// SAFETY: one host thread runs all simulated threads, and an operation is not interrupted (1). Pieces are numbered
+// once and kept in lists of free ones (2). The scheduler gives a poller the accepted value (3).
+unsafe impl Machine for Sim {
     fn random() -> u32 {
         with(|kernel| {
             let state = &mut kernel.me().random;

@@ -12,11 +12,11 @@
 use std::sync::atomic::Ordering;
 
 use flashlock_locks::machine::polling::{CROWD, Contention, QUICK_POLLS, REST, YIELD_AFTER, budget, next_pause, rest};
-use flashlock_locks::machine::{LONG_AGO, Look, Patience, Time as _, Word as _};
+use flashlock_locks::machine::{Look, Manner, Patience, Word as _};
 
 use crate::access::spend;
 use crate::kernel::Kernel;
-use crate::machine::{Sim, Word};
+use crate::machine::Word;
 use crate::simulation::{suspend, with};
 use crate::thread::Use;
 use crate::{Ps, ps, us};
@@ -50,25 +50,25 @@ pub(crate) fn spin_until(
     wait(word, order, patience, done, How::Polls)
 }
 
-/// [`Waiting::rest_until`](flashlock_locks::machine::Waiting::rest_until)
-pub(crate) fn rest_until(
+/// [`Special::poll_until`](flashlock_locks::machine::Special::poll_until)
+pub(crate) fn poll_until(
     word: &Word,
     order: Ordering,
     patience: Patience,
+    how: Manner<'_>,
     done: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    let how = if with(|kernel| kernel.machine.umwait.is_some()) { How::Rests } else { How::Polls };
+    let how = match how {
+        Manner::Scans => return scan_until(word, order, patience, done),
+        Manner::Publishes(offers) => How::Publishes(offers),
+        Manner::Rests if with(|kernel| kernel.machine.umwait.is_some()) => How::Rests,
+        Manner::Rests => How::Polls,
+    };
     wait(word, order, patience, done, how)
 }
 
-/// [`Waiting::scan_until`](flashlock_locks::machine::Waiting::scan_until). Looks that find nothing are not simulated
-/// one by one.
-pub(crate) fn scan_until(
-    word: &Word,
-    order: Ordering,
-    patience: Patience,
-    mut done: impl FnMut(u32) -> bool,
-) -> Option<u32> {
+/// [`Manner::Scans`]. Looks that find nothing are not simulated one by one.
+fn scan_until(word: &Word, order: Ordering, patience: Patience, mut done: impl FnMut(u32) -> bool) -> Option<u32> {
     let (start, pause, mut gap) = (now(), pause(), 1);
     let mut preempted_before = with(|kernel| kernel.me().involuntary);
     loop {
@@ -87,32 +87,14 @@ pub(crate) fn scan_until(
     }
 }
 
-/// [`Waiting::spin_published`](flashlock_locks::machine::Waiting::spin_published)
-pub(crate) fn spin_published(
-    word: &Word,
-    since: &Word,
-    order: Ordering,
-    patience: Patience,
-    mut done: impl FnMut(u32) -> bool,
-) -> Option<u32> {
-    let looks = |seen| {
-        let done = done(seen);
-        if !done {
-            since.store(Sim::micros(), Ordering::Relaxed);
-        }
-        done
-    };
-    wait(word, order, patience, looks, How::Publishes(since))
-}
-
 /// What a waiter does between polls.
 #[derive(Clone, Copy)]
 enum How<'a> {
     Polls,
     /// Its CPU waits with [`Umwait`](crate::description::Umwait).
     Rests,
-    /// It publishes in this word that it is running.
-    Publishes(&'a Word),
+    /// It publishes that it is running, and by this function that it is not.
+    Publishes(&'a dyn Fn()),
 }
 
 fn wait(
@@ -135,7 +117,7 @@ fn wait(
     poll(word, order, patience, &mut done, how)
 }
 
-/// [`Waiting::poll`](flashlock_locks::machine::Waiting::poll). Each look is simulated, because the lock sets the
+/// [`Special::poll`](flashlock_locks::machine::Special::poll). Each look is simulated, because the lock sets the
 /// pauses.
 pub(crate) fn poll_at_own_pace(
     word: &Word,
@@ -202,8 +184,8 @@ fn is_spent(patience: Patience, start: Ps, preempted_before: &mut u64, how: How<
         Patience::Until(deadline) if with(|kernel| kernel.expired(&deadline)) => true,
         Patience::Forever | Patience::Until(_) => {
             if preempted || waited > 1000 * YIELD_AFTER {
-                if let How::Publishes(since) = how {
-                    since.store(Sim::micros().wrapping_sub(LONG_AGO), Ordering::Relaxed);
+                if let How::Publishes(offers) = how {
+                    offers();
                 }
                 if with(Kernel::offer) {
                     suspend();

@@ -2,10 +2,11 @@
 //!
 //! The kernel's record of each thread and of each CPU.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use flashlock_locks::machine::polling::Contention;
-use flashlock_locks::machine::{Handle, Local};
+use flashlock_locks::machine::{Handle, Kept};
 
 use crate::Ps;
 use crate::access::{Look, Reads};
@@ -130,7 +131,7 @@ pub(crate) struct Thread {
     pub(crate) times: [Ps; Use::ALL.len()],
     pub(crate) nodes: Vec<Handle>,
     pub(crate) random: u64,
-    pub(crate) locals: [u32; Local::COUNT],
+    pub(crate) kept: [Cell<u32>; Kept::OF_THREAD],
     pub(crate) contention: Contention,
     /// The priority that locks see. The simulated scheduler treats all threads alike.
     pub(crate) priority: i32,
@@ -160,7 +161,7 @@ impl Thread {
             times: [0; Use::ALL.len()],
             nodes: Vec::new(),
             random: random | 1,
-            locals: [0; Local::COUNT],
+            kept: Default::default(),
             contention: Contention::default(),
             priority: 0,
             wants: None,

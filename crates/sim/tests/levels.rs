@@ -7,7 +7,7 @@ mod common;
 use std::rc::Rc;
 
 use common::Log;
-use flashlock_locks::machine::{Topology as _, Tunables, Word as _};
+use flashlock_locks::machine::{Division, Topology as _, Tunables, Word as _};
 use flashlock_locks::mutex::numa::{Cst, Hmcs};
 use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_locks::parts::side::{MOST, Side};
@@ -38,7 +38,7 @@ fn hold<L: RawLock<Sim>>(threads: u32, tunables: &'static Tunables) -> (Vec<Plac
         simulation.spawn(move || {
             for _ in 0..ROUNDS {
                 lock.lock();
-                log.write((Sim::numa_node(), Sim::near_group(0)));
+                log.write((Sim::numa_node(), Sim::part(Division::Groups { depth: 0 })));
                 compute(300.0);
                 // SAFETY: this thread holds it.
                 unsafe { lock.unlock() };

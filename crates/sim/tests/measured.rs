@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Listen as _, Patience, Time as _, Waiting as _, Word as _};
+use flashlock_locks::machine::{Listen as _, Manner, Patience, Special as _, Time as _, Waiting as _, Word as _};
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Outcome, Region, Sim, Use, Word, compute, delay, nap, now};
 
@@ -147,7 +147,7 @@ fn a_core_consumes_what_its_busiest_thread_does() {
     }
     let computes: fn(&Word) = |_| delay(1e6);
     let polls: fn(&Word) = |word| _ = Sim::spin_until(word, Relaxed, until(), |_| false);
-    let rests: fn(&Word) = |word| _ = Sim::rest_until(word, Relaxed, until(), |_| false);
+    let rests: fn(&Word) = |word| _ = Sim::poll_until(word, Relaxed, until(), Manner::Rests, |_| false);
     // 2x18x2: 3 W for a core that computes, 2 W for one that polls.
     for (cores, threads, expected) in [
         (1, vec![computes], 3.0),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::machine::{Clock, Deadline, Memory as _, Patience, Unparked, Waiting as _, Word as _};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _, Patience, Pause, Unparked, Waiting as _, Word as _};
 use flashlock_locks::mutex::spin::Tas;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_sim::description::Hypervisor;
@@ -245,7 +245,7 @@ fn a_nap_takes_the_timers_slack_longer() {
     let theirs = log.clone();
     simulation.spawn(move || {
         theirs.write(timed(|| nap(100e3)));
-        theirs.write(timed(|| Sim::relax(20)));
+        theirs.write(timed(|| Sim::pause(Pause::Nap(20))));
     });
     simulation.run().unwrap();
     // 100 asked for, 50 of slack, 3 for the CPU to wake up, 1 to switch.

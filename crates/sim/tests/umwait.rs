@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Log, simulation, tiny};
-use flashlock_locks::machine::{Patience, Waiting as _, Word as _};
+use flashlock_locks::machine::{Manner, Patience, Special as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::malthusian::{LifoCr, Mcscr};
 use flashlock_locks::mutex::numa::Cna;
 use flashlock_locks::mutex::queue::{Clh, Mcs, Qspin};
@@ -34,7 +34,7 @@ fn handed_over(cores: u32, threads_per_core: u32, umwait: Option<Umwait>, patien
         word.store(1, Relaxed);
     });
     simulation.spawn(move || {
-        Sim::rest_until(&same, Relaxed, patience, |value| value == 1);
+        Sim::poll_until(&same, Relaxed, patience, Manner::Rests, |value| value == 1);
         seen.write(now());
     });
     let outcome = simulation.run().unwrap();
@@ -88,7 +88,7 @@ fn a_short_wait_is_a_rest_too() {
     });
     simulation.spawn(move || {
         let mut looks = 0;
-        Sim::rest_until(&same, Relaxed, Patience::Budget, |value| {
+        Sim::poll_until(&same, Relaxed, Patience::Budget, Manner::Rests, |value| {
             looks += 1;
             value == 1
         });

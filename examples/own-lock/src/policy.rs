@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::node::Node;
-use flashlock_locks::machine::{Machine, Word};
+use flashlock_locks::machine::{Division, Machine, Word};
 use flashlock_locks::parts::policy::{Admission, Place};
 
 /// The policy.
@@ -18,7 +18,7 @@ pub struct SameGroup;
 impl Admission for SameGroup {
     /// What a thread writes into its queue node before it queues: the node, and the group of CPUs in it.
     fn role<M: Machine>() -> u32 {
-        M::numa_node() << 16 | M::near_group(0)
+        M::numa_node() << 16 | M::part(Division::Groups { depth: 0 })
     }
 
     /// Relaxed: both were written before the nodes were published.

@@ -20,11 +20,11 @@ const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit 
 
 /// Mechanisms, and how to do without.
 const WITHOUT: [(&str, Edit); 8] = [
-    ("no-second-look", edit(ARRIVAL, "M::pause(pause.max(stay));", "M::pause(stay);")),
+    ("no-second-look", edit(ARRIVAL, "M::pause(Pause::Steps(pause.max(stay)));", "M::pause(Pause::Steps(stay));")),
     ("no-growing-pause", edit(ARRIVAL, "poll.pause = (poll.pause * 2).min(LONGEST_PAUSE);", "")),
     ("no-early-end", edit(ARRIVAL, "if poll.moves >= TOO_HOT {", "if poll.moves >= 1000 * TOO_HOT {")),
     ("no-stay", edit("crates/locks/src/mutex/flash/stay.rs", "(left == 0).then_some(cost)", "None")),
-    ("no-nap", edit(HEAD, "M::relax(nap.min(left().max(1)));", "")),
+    ("no-nap", edit(HEAD, "M::pause(Pause::Nap(nap.min(left().max(1))));", "")),
     (
         "no-offers",
         edit(

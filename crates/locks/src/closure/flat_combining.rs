@@ -75,7 +75,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::{RawClosure, Request, answer, publish, serve};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Handle, Local, Machine, Patience, Word};
+use crate::machine::{Handle, Kept, Machine, Patience, Word};
 use crate::parts::counted::park;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
@@ -216,7 +216,7 @@ impl<M: Machine> FlatState<M> {
 
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
-        let last = Handle::from_word(M::local(Local::Record)).map(Record::<M>::of).filter(|last| {
+        let last = Handle::from_word(Kept::Record.get::<M>()).map(Record::<M>::of).filter(|last| {
             // Invariant 2. Relaxed: this thread has used the record, so it sees that the record was made, and that it
             // was disowned if the lock has been destroyed.
             let owner = last.owner().load(Relaxed);
@@ -225,7 +225,7 @@ impl<M: Machine> FlatState<M> {
         let any = last.into_iter().chain(list::<M>(&self.records, Record::next_record));
         let mut taken = any.filter_map(|record| Some((record, record.take()?)));
         let (record, listed) = taken.next().unwrap_or_else(|| (self.new_record(), false));
-        M::set_local(Local::Record, record.handle.word());
+        Kept::Record.set::<M>(record.handle.word());
         (record, listed)
     }
 

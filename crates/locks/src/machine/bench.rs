@@ -13,8 +13,8 @@ use std::vec::Vec;
 use crate::machine::block::{Block, Name};
 use crate::machine::node::Node;
 use crate::machine::{
-    Beside, Deadline, Handle, Listen, Local, Machine, Memory, Patience, Time, Topology, Tunables, Unparked, Waiting,
-    Word,
+    Beside, Blocks, Deadline, Handle, Kept, Listen, Machine, Memory, Patience, Pause, Special, Time, Topology,
+    Tunables, Unparked, Waiting, Word,
 };
 use crate::parts::policy::chosen::NAMES;
 
@@ -48,7 +48,7 @@ std::thread_local! {
     static CLOCK: Cell<Option<u32>> = const { Cell::new(None) };
     static TUNABLES: Cell<&'static Tunables> = const { Cell::new(&Tunables::DEFAULT) };
     static PRIORITY: Cell<i32> = const { Cell::new(0) };
-    static LOCALS: [Cell<u32>; Local::COUNT] = const { [const { Cell::new(0) }; Local::COUNT] };
+    static KEPT: [Cell<u32>; Kept::OF_THREAD] = const { [const { Cell::new(0) }; Kept::OF_THREAD] };
     static RANDOM: Cell<u32> = const { Cell::new(1) };
 }
 
@@ -121,7 +121,7 @@ impl<T> Pool<T> {
 
 static NODES: Pool<Node<Bench>> = Pool::new();
 static BLOCKS: Pool<Block<Bench>> = Pool::new();
-static BESIDE: [Plain; 2] = [Plain(AtomicU32::new(0)), Plain(AtomicU32::new(0))];
+static BESIDE: [Plain; 3] = [const { Plain(AtomicU32::new(0)) }; 3];
 
 /// A node's handle is its number and this.
 const NODES_FROM: u32 = Handle::RESERVED + 1;
@@ -146,11 +146,17 @@ impl Memory for Bench {
         NODES.give(handle.word() - NODES_FROM);
     }
 
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        let nodes = NODES.books().0.len() as u32;
-        (0..nodes).map(handle).any(look)
+    /// It forgets the value that is not a thread's.
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        KEPT.with(|kept| act(kept.get(which as usize).unwrap_or(&Cell::new(0))))
     }
 
+    fn beside(which: Beside, _: *const Plain) -> &'static Plain {
+        &BESIDE[which as usize]
+    }
+}
+
+impl Blocks for Bench {
     fn block(name: Name) -> &'static Block<Self> {
         BLOCKS.at(name.word() - 1)
     }
@@ -162,18 +168,6 @@ impl Memory for Bench {
 
     fn give_block(name: Name) {
         BLOCKS.give(name.word() - 1);
-    }
-
-    fn local(which: Local) -> u32 {
-        LOCALS.with(|locals| locals[which as usize].get())
-    }
-
-    fn set_local(which: Local, value: u32) {
-        LOCALS.with(|locals| locals[which as usize].set(value));
-    }
-
-    fn beside(which: Beside, _: *const Plain) -> &'static Plain {
-        &BESIDE[which as usize]
     }
 }
 
@@ -224,7 +218,7 @@ impl Waiting for Bench {
         }
     }
 
-    fn relax(_: u32) {
+    fn pause(_: Pause) {
         std::thread::yield_now();
     }
 
@@ -243,20 +237,27 @@ impl Waiting for Bench {
     fn requeue(_: &Node<Self>, _: *const Plain) {}
 }
 
-impl Topology for Bench {
+impl Topology for Bench {}
+
+impl Listen for Bench {}
+
+impl Special for Bench {
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        let nodes = NODES.books().0.len() as u32;
+        (0..nodes).map(handle).any(look)
+    }
+
+    fn priority() -> i32 {
+        PRIORITY.get()
+    }
+
     fn distance(a: u32, b: u32) -> u32 {
         a.abs_diff(b)
     }
 }
 
-impl Listen for Bench {}
-
 // SAFETY: std's atomics (1); a number is in the list of free ones, or was handed out (2); the loop of `spin_until` (3).
 unsafe impl Machine for Bench {
-    fn priority() -> i32 {
-        PRIORITY.get()
-    }
-
     fn tunables() -> &'static Tunables {
         TUNABLES.get()
     }

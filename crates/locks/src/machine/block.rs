@@ -36,9 +36,22 @@ impl Name {
 
     /// The block itself.
     #[inline]
-    pub fn block<M: Memory>(self) -> &'static Block<M> {
+    pub fn block<M: Blocks>(self) -> &'static Block<M> {
         M::block(self)
     }
+}
+
+/// A machine's blocks, for locks that need more room than a word and a queue.
+pub trait Blocks: Memory {
+    /// The block that a name names. Blocks are never unmapped.
+    fn block(name: Name) -> &'static Block<Self>;
+
+    /// A block for state for which a lock has no room. Safe to call from a signal handler, as
+    /// [`take_node`](Memory::take_node).
+    fn take_block() -> Name;
+
+    /// Gives a block back. No thread uses or names it any more.
+    fn give_block(name: Name);
 }
 
 /// A block: 128 bytes, two cache lines. Its owner defines what its words mean: [cohort

@@ -29,11 +29,6 @@ pub trait Time {
     /// Microseconds of a clock that never jumps, wrapping.
     fn micros() -> u32;
 
-    /// A clock in [steps](crate::machine::Waiting::pause), to measure a few µs. It overflows.
-    fn steps() -> u32 {
-        Self::micros().wrapping_mul(32)
-    }
-
     /// Whether the deadline has passed.
     fn expired(deadline: &Deadline) -> bool;
 

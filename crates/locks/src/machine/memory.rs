@@ -1,8 +1,8 @@
-//! What a machine keeps: queue nodes, blocks, and words that belong to locks and threads.
+//! What a machine keeps: queue nodes, and words that belong to locks and threads.
 
+use core::cell::Cell;
 use core::num::NonZeroU32;
 
-use crate::machine::block::{Block, Name};
 use crate::machine::node::Node;
 use crate::machine::word::Word;
 
@@ -46,12 +46,14 @@ pub enum Beside {
     /// A writer sleeps on it while it waits for readers to leave the lock. Readers that leave change it. It is not in
     /// the lock's memory, so a thread that has left the lock may access it.
     Drain,
+    /// `cst-rw`: how many locks may use distributed counters, or do. One word for all locks.
+    Distributed,
 }
 
-/// A word that each thread keeps between its lock operations; 0 at first. A hint: a signal handler that uses locks may
-/// change it at any time.
+/// A value that is kept between lock operations; 0 at first. Each thread has its own, except of [`Kept::RecentStall`].
+/// A hint: a signal handler that uses locks may change it at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Local {
+pub enum Kept {
     /// CNA: hand-offs until the thread gives the lock to another NUMA node.
     HandOvers,
     /// CNA: the NUMA node that the thread was on when it asked, plus one; 0: it has not asked.
@@ -62,7 +64,7 @@ pub enum Local {
     Record,
     /// `flash`: the lock whose sections the thread times.
     Timed,
-    /// `flash`: when the section began that the thread times ([steps](crate::machine::Time::steps)).
+    /// `flash`: when the section began that the thread times ([steps](crate::machine::Special::steps)).
     TimedSince,
     /// `flash`: how long a section of that lock takes after the lock was on another CPU (steps); 0 while this is not
     /// known.
@@ -71,11 +73,26 @@ pub enum Local {
     Watch,
     /// `flash`: how many looks there were between the last two times that it watched.
     WatchEvery,
+    /// `shfl`: how long (µs) locks stood still lately because they were handed to a thread that did not run. One value
+    /// for all locks and threads. A machine may forget it.
+    RecentStall,
 }
 
-impl Local {
-    /// How many words there are.
-    pub const COUNT: usize = 9;
+impl Kept {
+    /// How many of them each thread has. Their numbers are below this.
+    pub const OF_THREAD: usize = Self::RecentStall as usize;
+
+    /// The value.
+    #[inline]
+    pub fn get<M: Memory>(self) -> u32 {
+        M::kept(self, Cell::get)
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set<M: Memory>(self, value: u32) {
+        M::kept(self, |kept| kept.set(value));
+    }
 }
 
 /// The [`Memory::epoch`] of a process that was not forked, or was forked off a process in which no thread had asked
@@ -83,7 +100,7 @@ impl Local {
 pub const FIRST_EPOCH: u32 = 1;
 
 /// What a machine keeps. All memory that it gives out is type-stable: it is never unmapped, and never becomes anything
-/// else.
+/// else. So is that of [`Blocks`](crate::machine::Blocks).
 pub trait Memory: Sized + 'static {
     /// The machine's atomic word.
     type Word: Word;
@@ -99,48 +116,16 @@ pub trait Memory: Sized + 'static {
     /// thread that removes a left-behind node from a queue gives it back.
     fn give_node(handle: Handle);
 
-    /// Shows nodes to `look` until it returns true; returns whether it did. The nodes include all that were taken
-    /// before anything that the caller has seen. Many are in no queue, or in a queue that does not concern the caller.
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
-
     /// A number that changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
     /// In most processes it is [`FIRST_EPOCH`].
     fn epoch() -> u32 {
         FIRST_EPOCH
     }
 
-    /// The block that a name names. Blocks are never unmapped.
-    fn block(name: Name) -> &'static Block<Self>;
-
-    /// A block for state for which a lock has no room. Safe to call from a signal handler, as
-    /// [`take_node`](Memory::take_node).
-    fn take_block() -> Name;
-
-    /// Gives a block back. No thread uses or names it any more.
-    fn give_block(name: Name);
-
-    /// Whether a word of a lock that may have been freed is still in memory that can be read.
-    fn is_there(_word: &Self::Word) -> bool {
-        true
-    }
-
     /// A word that belongs to the lock at this address, and for which the lock has no room. It is in a table of the
     /// machine, and never unmapped. Two locks may share one, if they are far apart. Nothing is read at the address.
     fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word;
 
-    /// The value of one of the calling thread's local words.
-    fn local(which: Local) -> u32;
-
-    /// Sets it.
-    fn set_local(which: Local, value: u32);
-
-    /// Whether one more readers-writer lock may use distributed counters. They take memory that a program does not give
-    /// back if it frees the lock without destroying it. If true, the lock must call
-    /// [`end_distributed`](Memory::end_distributed) when it no longer uses them.
-    fn admit_distributed() -> bool {
-        true
-    }
-
-    /// A lock that was admitted no longer uses distributed counters, or never did.
-    fn end_distributed() {}
+    /// Passes one of the values that are kept to `act`, which only reads or writes it.
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R;
 }

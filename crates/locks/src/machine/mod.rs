@@ -4,17 +4,24 @@
 //! (`flashlock-native`), under the model checkers loom and shuttle (`flashlock-model`), and on a simulated computer.
 //! Nothing here allocates. An algorithm compiles to the same instructions as one written by hand against `AtomicU32`.
 //!
-//! | a lock asks for | trait |
-//! |---|---|
-//! | atomic words | [`Word`] |
-//! | queue [nodes](node), [blocks](block), words beside locks, words of threads | [`Memory`] |
-//! | polling, sleeping and waking | [`Waiting`] |
-//! | clocks and deadlines | [`Time`] |
-//! | where the thread runs | [`Topology`] |
-//! | reporting [events](event) | [`Listen`] |
-//! | all of these, settings and the rest | [`Machine`] |
+//! | a lock asks for | trait | functions |
+//! |---|---|---|
+//! | queue [nodes](node), words beside locks, words of threads | [`Memory`] | 6 |
+//! | polling, sleeping and waking | [`Waiting`] | 7 |
+//! | clocks and deadlines | [`Time`] | 3 |
+//! | where the thread runs | [`Topology`] | 2 |
+//! | chance, and the settings | [`Machine`] | 2 |
 //!
-//! A machine must define 19 functions; the others have a default. [`polling`] has rules for those that really poll.
+//! These 20 functions are what a lock needs, besides the operations of the machine's atomic [words](Word), which are
+//! those of `AtomicU32`. Some locks need more, and all of them report events:
+//!
+//! | | trait | functions |
+//! |---|---|---|
+//! | room for locks that need more than a word and a queue | [`Blocks`] | 3 |
+//! | reports of [events](event), for statistics | [`Listen`] | 4 |
+//! | what one kind of lock, or one policy, asks for | [`Special`] | 11 |
+//!
+//! A machine must define 18 functions; the others have a default. [`polling`] has rules for those that really poll.
 //!
 //! All shared state is made of 32-bit words. A [`Handle`], not a pointer, names a queue node: an index into a
 //! type-stable pool, see [`Node`](node::Node). So a lock's whole state is four to twenty bytes, beside the
@@ -32,20 +39,21 @@ pub mod options;
 pub mod order;
 mod place;
 pub mod polling;
+mod special;
 mod tuned;
 mod waiting;
 mod word;
 
+pub use block::Blocks;
 pub use clock::{Clock, Deadline, Time, TimedOut};
 pub use listen::Listen;
-pub use memory::{Beside, FIRST_EPOCH, Handle, Local, Memory};
+pub use memory::{Beside, FIRST_EPOCH, Handle, Kept, Memory};
 pub use options::Tunables;
-pub use place::{READER_PARTS, Topology, reader_part_of};
+pub use place::{Division, READER_PARTS, Topology, reader_part_of};
+pub use special::{Look, Manner, REAL_TIME, SLEEP_COST, Special};
 pub use tuned::{Options, Tuned};
-pub use waiting::{LONG_AGO, Look, Patience, SLEEP_COST, Unparked, Waiting};
+pub use waiting::{Patience, Pause, Unparked, Waiting};
 pub use word::{ConstWord, Word};
-
-use core::sync::atomic::{Ordering::SeqCst, fence};
 
 /// A computer as the locks see it. All functions, also those of the other traits, act for the calling thread.
 ///
@@ -54,8 +62,9 @@ use core::sync::atomic::{Ordering::SeqCst, fence};
 /// [`Delegate`](crate::closure::Delegate)):
 /// 1. A [`Word`]'s operations are atomic, and order memory as their [`Ordering`](core::sync::atomic::Ordering) says.
 /// 2. A node or block that was taken is given to no other taker until it is given back.
-/// 3. [`Waiting::spin_until`] returns `Some` only of a value that its condition has accepted.
-pub unsafe trait Machine: Waiting + Topology + Listen {
+/// 3. [`Waiting::spin_until`] returns `Some` only of a value that its condition has accepted; so does
+///    [`Special::poll_until`].
+pub unsafe trait Machine: Waiting + Topology + Blocks + Listen + Special {
     /// A pseudo-random number.
     fn random() -> u32;
 
@@ -63,29 +72,5 @@ pub unsafe trait Machine: Waiting + Topology + Listen {
     /// defaults, unless the machine has others.
     fn tunables() -> &'static Tunables {
         &Tunables::DEFAULT
-    }
-
-    /// The light half of a barrier in two halves. One thread of the process stores, passes the light half, and looks.
-    /// Another stores, passes the [heavy half](Machine::heavy_fence), and looks. Then at least one of them sees what
-    /// the other has stored. If the system has no such barrier, both halves are full fences.
-    fn light_fence() {
-        fence(SeqCst);
-    }
-
-    /// The other half: all other threads of the process pass a full barrier before it returns. As a rule this is a
-    /// system call.
-    fn heavy_fence() {
-        fence(SeqCst);
-    }
-
-    /// Whether the calling thread should wait as little as possible, whatever other threads gain by its waiting. On
-    /// most machines, never.
-    fn urgent() -> bool {
-        false
-    }
-
-    /// How much the calling thread is preferred to others: 0 is ordinary, more is preferred. Asked before it waits.
-    fn priority() -> i32 {
-        i32::from(Self::urgent())
     }
 }

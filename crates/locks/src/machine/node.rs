@@ -179,7 +179,7 @@ const _: () = assert!((Handle::LIMIT - 1).leading_zeros() >= state::HANDED && st
 pub const SHUFFLER: u32 = 1 << 31;
 /// Bit of [`Node::batch`]: about to be evicted, never to be the shuffler again.
 pub const RETIRED: u32 = 1 << 29;
-/// Bit of [`Node::batch`]: its thread is [`Machine::urgent`](crate::machine::Machine::urgent); never to be culled.
+/// Bit of [`Node::batch`]: its thread has a [real-time](crate::machine::REAL_TIME) policy; never to be culled.
 pub const URGENT: u32 = 1 << 28;
 /// Bit of [`Node::batch`]: its thread publishes when it ran ([`Node::since`]), and knows what to do when it is evicted.
 pub const PUBLISHES: u32 = 1 << 27;

@@ -1,7 +1,6 @@
 //! Where a thread runs.
 
-/// How many parts [`Topology::reader_part`] divides a machine's CPUs into, unless there are more NUMA nodes. A writer
-/// looks at each of them.
+/// How many parts [`Division::Readers`] has, unless there are more NUMA nodes. A writer looks at each of them.
 pub const READER_PARTS: u32 = 8;
 
 /// The part for the CPUs of group `group` (of `groups`) of the NUMA node `node` (of `nodes`).
@@ -10,36 +9,37 @@ pub const fn reader_part_of((node, nodes): (u32, u32), (group, groups): (u32, u3
     node * each + if groups > each { group * each / groups } else { group }
 }
 
-/// The parts of a machine, and in which of them the calling thread runs.
+/// A division of the machine's CPUs into parts, besides NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// The CPUs that share a last-level cache. Each cache has a number that no other has. As a rule there is one for
+    /// each NUMA node.
+    Llc,
+    /// Groups of CPUs. At depth 0 a NUMA node is divided into groups of CPUs that share a last-level cache, if it has
+    /// several, else into cores. At depth 1 such a group is divided into cores, if its groups are not cores already.
+    /// Numbers begin at 0; 0 if the machine knows of no groups.
+    Groups {
+        /// The depth.
+        depth: u32,
+    },
+    /// For locks with distributed readers. Parts have numbers below [`READER_PARTS`], or the NUMA node's number if
+    /// there are more nodes than that. The CPUs of a part are on one NUMA node, and near each other. Cheap: each
+    /// acquisition for reading and each release asks.
+    Readers,
+}
+
+/// In which parts of a machine the calling thread runs.
 pub trait Topology {
     /// The NUMA node that the thread runs on.
     fn numa_node() -> u32 {
         0
     }
 
-    /// The last-level cache that the thread's CPU uses, by a number that no other cache has. For policies that need to
-    /// know it. As a rule there is one for each NUMA node.
-    fn llc() -> u32 {
-        Self::numa_node()
-    }
-
-    /// How far one NUMA node is from another. A larger value is farther; the value from a node to itself is the
-    /// smallest.
-    fn distance(a: u32, b: u32) -> u32 {
-        u32::from(a != b)
-    }
-
-    /// The group of CPUs in which the thread runs. At depth 0 a NUMA node is divided into groups of CPUs that share a
-    /// last-level cache, if it has several, else into cores. At depth 1 such a group is divided into cores, if its
-    /// groups are not cores already. Numbers begin at 0; 0 if the machine knows of no groups.
-    fn near_group(_depth: u32) -> u32 {
-        0
-    }
-
-    /// The part of the machine in which the thread runs, for locks with distributed readers: a number below
-    /// [`READER_PARTS`], or the NUMA node's number if there are more nodes than that. The CPUs of a part are on one
-    /// NUMA node, and near each other. Cheap: each acquisition for reading and each release asks.
-    fn reader_part() -> u32 {
-        Self::numa_node()
+    /// The part of this division that the thread runs on.
+    fn part(of: Division) -> u32 {
+        match of {
+            Division::Llc | Division::Readers => Self::numa_node(),
+            Division::Groups { .. } => 0,
+        }
     }
 }

@@ -55,7 +55,7 @@ pub fn budget(wake: u64) -> u64 {
     (2 * wake).clamp(*BUDGET.start(), *BUDGET.end())
 }
 
-/// The pause after this one, in steps of [`Waiting::pause`](crate::machine::Waiting::pause).
+/// The pause after this one, in [steps](crate::machine::Pause::Steps).
 #[inline]
 pub const fn next_pause(pause: u32, patience: &Patience) -> u32 {
     let longest = if matches!(patience, Patience::Contend) { 64 } else { 4 };

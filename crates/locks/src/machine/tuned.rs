@@ -22,6 +22,7 @@
 //! A native program calls `flashlock_native::place::prepare` before it uses policies. Until then, all threads are on
 //! NUMA node 0, and the policies `llc` and `levels` see one cache.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 
@@ -29,8 +30,8 @@ use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{
-    Beside, Deadline, Handle, Listen, Local, Look, Machine, Memory, Patience, Time, Topology, Tunables, Unparked,
-    Waiting,
+    Beside, Blocks, Deadline, Division, Handle, Kept, Listen, Look, Machine, Manner, Memory, Patience, Pause, Special,
+    Time, Topology, Tunables, Unparked, Waiting,
 };
 
 /// The options of a lock.
@@ -67,15 +68,23 @@ impl<M: Machine, O: Options> Memory for Tuned<M, O> {
         M::give_node(handle);
     }
 
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        M::any_node(look)
-    }
-
     #[inline]
     fn epoch() -> u32 {
         M::epoch()
     }
 
+    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word {
+        M::beside(which, lock)
+    }
+
+    #[inline]
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R {
+        M::kept(which, act)
+    }
+}
+
+#[warn(clippy::missing_trait_methods)]
+impl<M: Machine, O: Options> Blocks for Tuned<M, O> {
     #[inline]
     fn block(name: Name) -> &'static Block<Self> {
         // SAFETY: as in `node_of`.
@@ -89,32 +98,6 @@ impl<M: Machine, O: Options> Memory for Tuned<M, O> {
     fn give_block(name: Name) {
         M::give_block(name);
     }
-
-    fn is_there(word: &Self::Word) -> bool {
-        M::is_there(word)
-    }
-
-    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word {
-        M::beside(which, lock)
-    }
-
-    #[inline]
-    fn local(which: Local) -> u32 {
-        M::local(which)
-    }
-
-    #[inline]
-    fn set_local(which: Local, value: u32) {
-        M::set_local(which, value);
-    }
-
-    fn admit_distributed() -> bool {
-        M::admit_distributed()
-    }
-
-    fn end_distributed() {
-        M::end_distributed();
-    }
 }
 
 #[warn(clippy::missing_trait_methods)]
@@ -122,11 +105,6 @@ impl<M: Machine, O: Options> Time for Tuned<M, O> {
     #[inline]
     fn micros() -> u32 {
         M::micros()
-    }
-
-    #[inline]
-    fn steps() -> u32 {
-        M::steps()
     }
 
     fn expired(deadline: &Deadline) -> bool {
@@ -151,52 +129,8 @@ impl<M: Machine, O: Options> Waiting for Tuned<M, O> {
     }
 
     #[inline]
-    fn spin_published(
-        word: &Self::Word,
-        since: &Self::Word,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        M::spin_published(word, since, order, patience, done)
-    }
-
-    #[inline]
-    fn rest_until(
-        word: &Self::Word,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        M::rest_until(word, order, patience, done)
-    }
-
-    #[inline]
-    fn scan_until(
-        word: &Self::Word,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        M::scan_until(word, order, patience, done)
-    }
-
-    #[inline]
-    fn poll(word: &Self::Word, beside: &Self::Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
-        M::poll(word, beside, micros, look)
-    }
-
-    #[inline]
-    fn pause(steps: u32) {
-        M::pause(steps);
-    }
-
-    fn relax(micros: u32) {
-        M::relax(micros);
-    }
-
-    fn offer() {
-        M::offer();
+    fn pause(how: Pause) {
+        M::pause(how);
     }
 
     fn crowded() -> bool {
@@ -218,22 +152,6 @@ impl<M: Machine, O: Options> Waiting for Tuned<M, O> {
     fn requeue(node: &Node<Self>, address: *const Self::Word) {
         M::requeue(node_of(node), address);
     }
-
-    fn sleep_cost() -> u32 {
-        M::sleep_cost()
-    }
-
-    fn transfer_cost(times: u32) -> u32 {
-        M::transfer_cost(times)
-    }
-
-    fn recent_stall() -> u32 {
-        M::recent_stall()
-    }
-
-    fn set_recent_stall(micros: u32) {
-        M::set_recent_stall(micros);
-    }
 }
 
 #[warn(clippy::missing_trait_methods)]
@@ -243,21 +161,9 @@ impl<M: Machine, O: Options> Topology for Tuned<M, O> {
         M::numa_node()
     }
 
-    fn llc() -> u32 {
-        M::llc()
-    }
-
-    fn distance(a: u32, b: u32) -> u32 {
-        M::distance(a, b)
-    }
-
-    fn near_group(depth: u32) -> u32 {
-        M::near_group(depth)
-    }
-
     #[inline]
-    fn reader_part() -> u32 {
-        M::reader_part()
+    fn part(of: Division) -> u32 {
+        M::part(of)
     }
 }
 
@@ -284,17 +190,43 @@ impl<M: Machine, O: Options> Listen for Tuned<M, O> {
     }
 }
 
-// SAFETY: it is the machine `M`.
 #[warn(clippy::missing_trait_methods)]
-unsafe impl<M: Machine, O: Options> Machine for Tuned<M, O> {
-    #[inline]
-    fn random() -> u32 {
-        M::random()
+impl<M: Machine, O: Options> Special for Tuned<M, O> {
+    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        M::any_node(look)
+    }
+
+    fn is_there(word: &Self::Word) -> bool {
+        M::is_there(word)
     }
 
     #[inline]
-    fn tunables() -> &'static Tunables {
-        O::tunables()
+    fn poll_until(
+        word: &Self::Word,
+        order: Ordering,
+        patience: Patience,
+        how: Manner<'_>,
+        done: impl FnMut(u32) -> bool,
+    ) -> Option<u32> {
+        M::poll_until(word, order, patience, how, done)
+    }
+
+    #[inline]
+    fn poll(word: &Self::Word, beside: &Self::Word, micros: u32, look: impl FnMut(u32, u32) -> Look) -> bool {
+        M::poll(word, beside, micros, look)
+    }
+
+    #[inline]
+    fn steps() -> u32 {
+        M::steps()
+    }
+
+    fn sleep_cost() -> u32 {
+        M::sleep_cost()
+    }
+
+    fn transfer_cost(times: u32) -> u32 {
+        M::transfer_cost(times)
     }
 
     #[inline]
@@ -306,11 +238,25 @@ unsafe impl<M: Machine, O: Options> Machine for Tuned<M, O> {
         M::heavy_fence();
     }
 
-    fn urgent() -> bool {
-        M::urgent()
-    }
-
     fn priority() -> i32 {
         M::priority()
+    }
+
+    fn distance(a: u32, b: u32) -> u32 {
+        M::distance(a, b)
+    }
+}
+
+// SAFETY: it is the machine `M`.
+#[warn(clippy::missing_trait_methods)]
+unsafe impl<M: Machine, O: Options> Machine for Tuned<M, O> {
+    #[inline]
+    fn random() -> u32 {
+        M::random()
+    }
+
+    #[inline]
+    fn tunables() -> &'static Tunables {
+        O::tunables()
     }
 }

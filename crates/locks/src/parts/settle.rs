@@ -28,7 +28,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Machine, Patience, Word};
+use crate::machine::{Machine, Patience, Pause, Word};
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
@@ -73,7 +73,7 @@ fn settle_slow<M: Machine>(epoch: &M::Word, now: u32, reset: impl FnOnce()) {
             return;
         } else if seen == now | SETTLING {
             M::spin_until(epoch, Acquire, Patience::Budget, |epoch| epoch == now);
-            M::relax(PAUSE);
+            M::pause(Pause::Nap(PAUSE));
         } else if seen == 0 {
             let _ = epoch.compare_exchange(0, now, Relaxed, Relaxed);
         } else if epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {

@@ -99,7 +99,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
-use crate::machine::{Handle, Machine, Word};
+use crate::machine::{Handle, Machine, Pause, Word};
 use crate::parts::list::List;
 use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, call_one, help, is_at, is_listed, kind};
@@ -231,7 +231,7 @@ impl<M: Machine> Semaphore<'_, M> {
             if settled || tries == SETTLE_TRIES {
                 break;
             }
-            M::relax(SETTLE_PAUSE);
+            M::pause(Pause::Nap(SETTLE_PAUSE));
             tries += 1;
         }
         loop {

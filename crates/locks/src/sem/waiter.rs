@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
-use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Unparked, Word};
 use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
@@ -99,7 +99,7 @@ impl<M: Machine> Semaphore<'_, M> {
             } else if until.is_some_and(|until| M::expired(&until)) {
                 Ended::TimedOut
             } else {
-                M::relax(PAUSE);
+                M::pause(Pause::Nap(PAUSE));
                 continue;
             };
             M::give_node(me);

@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::node::{self, Node, state};
-use flashlock_locks::machine::{Handle, LONG_AGO, Memory as _, Time as _, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Memory as _, Time as _, Tunables, Word as _};
 use flashlock_locks::mutex::malthusian::LifoCr;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::claimed;
 use flashlock_locks::parts::queue::culling::CullingLock;
 use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::queue::service::LONG_AGO;
 use flashlock_locks::parts::queue::succession::Succession;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;

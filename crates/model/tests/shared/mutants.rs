@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, TimedOut, Unparked, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Machine, Patience, Pause, TimedOut, Unparked, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::adoption::Chain;
@@ -42,7 +42,7 @@ pub(crate) struct LooksNowAndThen;
 impl FutexBug for LooksNowAndThen {
     fn lock_slow<M: Machine>(word: &M::Word) {
         while word.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-            M::relax(50);
+            M::pause(Pause::Nap(50));
         }
     }
     fn unlock<M: Machine>(word: &M::Word) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Machine, Word as _};
+use flashlock_locks::machine::{Machine, Pause, Word as _};
 use flashlock_locks::mutex::queue::clh::ClhQueue;
 use flashlock_locks::mutex::queue::{Clh, Mcs};
 use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
@@ -165,7 +165,7 @@ impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
         let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
         let alone = kept.map_or(HELD, |node| node.word());
         while B == AWAITS_LINKS && queue.tail.load(Relaxed) != alone && link.load(Relaxed) == 0 {
-            M::relax(1);
+            M::pause(Pause::Nap(1));
         }
         // SAFETY: the caller's promise.
         unsafe { <Mcs<Park> as RawLock<M>>::unlock(word, queue) };

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::machine::{Patience, Time as _, Waiting as _, Word as _};
+use flashlock_locks::machine::{Manner, Patience, Special as _, Time as _, Waiting as _, Word as _};
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::Raw;
 use flashlock_locks::parts::wait::SpinThenPark;
@@ -158,13 +158,17 @@ impl Act {
             Self::Unpark(at) => _ = Sim::wake(&raw const memory[at].1, 1),
             Self::Await(at, us, rests) => {
                 let (word, before) = (&memory[at].1, memory[at].1.peek());
-                let wait = if rests { Sim::rest_until } else { Sim::spin_until };
-                wait(word, Relaxed, Patience::Until(soon(us)), |seen| seen != before);
+                let (patience, is_done) = (Patience::Until(soon(us)), |seen| seen != before);
+                if rests {
+                    Sim::poll_until(word, Relaxed, patience, Manner::Rests, is_done);
+                } else {
+                    Sim::spin_until(word, Relaxed, patience, is_done);
+                }
             }
             Self::Scan(us) => {
                 let before = memory.each_ref().map(|words| words.1.peek());
                 let changed = |_| (0..WORDS).any(|at| memory[at].1.load(Relaxed) != before[at]);
-                Sim::scan_until(&memory[0].1, Relaxed, Patience::Until(soon(us)), changed);
+                Sim::poll_until(&memory[0].1, Relaxed, Patience::Until(soon(us)), Manner::Scans, changed);
             }
             Self::Change(at) => _ = memory[at].1.fetch_add(1, Relaxed),
             Self::Nap(ns) => crate::nap(f64::from(ns)),

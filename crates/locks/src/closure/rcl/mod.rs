@@ -30,9 +30,9 @@
 //!    in a section to another thread, by an election. So taking a lock is a load and a store wherever threads run:
 //!    nothing depends on affinity, cpusets, or a core that stays.
 //! 2. A thread that goes to sleep pays for the synchronisation. It announces that it will sleep, makes every other
-//!    thread of the process pass a barrier ([`Machine::heavy_fence`]), looks again, and then sleeps. So posting a
-//!    request and answering it are plain stores: [`Machine::light_fence`] is no instruction where the system has such a
-//!    barrier.
+//!    thread of the process pass a barrier ([`heavy_fence`](crate::machine::Special::heavy_fence)), looks again, and
+//!    then sleeps. So posting a request and answering it are plain stores:
+//!    [`light_fence`](crate::machine::Special::light_fence) is no instruction where the system has such a barrier.
 //! 3. A lock may be ordinary: then its word is a small mutex, and clients run their sections themselves. A section
 //!    under the lock moves it to a server, to another server, or back ([`client::assign`]). A server answers a request
 //!    for a lock that is no longer its own with "moved"; the client asks again.

@@ -11,7 +11,7 @@ use super::names::{EACH, Names, words};
 use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, RUN, Request, Slot};
 use super::turn::Worker;
 use super::word::{self, Lock, is_held, server_of};
-use crate::machine::{Machine, Patience, Word};
+use crate::machine::{Machine, Manner, Patience, Word};
 use crate::parts::counted::{park, wake};
 use crate::parts::wait::WaitPolicy;
 
@@ -329,7 +329,7 @@ impl<'m, M: Machine> Server<'m, M> {
                 note(&pass);
                 pass.did_something() || self.is_closing() || !self.has_turn(me)
             };
-            if M::scan_until(sleep, Relaxed, W::patience(None, Patience::Budget), looks).is_some() {
+            if M::poll_until(sleep, Relaxed, W::patience(None, Patience::Budget), Manner::Scans, looks).is_some() {
                 return;
             }
         }

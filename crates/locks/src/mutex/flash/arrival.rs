@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::{Deadline, Look, Machine, Word};
+use crate::machine::{Deadline, Look, Machine, Pause, Word};
 use crate::mutex::flash::FREE;
 use crate::mutex::flash::evidence::{
     HOT, LONGEST_PAUSE, LONGEST_SECOND, SPIN, SPIN_BETWEEN, TOO_HOT, patience, second_look,
@@ -171,7 +171,7 @@ impl<M: Machine> Lock<'_, M> {
         }
         let stay = self.stay();
         let pause = if poll.pause > poll.second { poll.pause.min(LONGEST_SECOND) } else { poll.second };
-        M::pause(pause.max(stay));
+        M::pause(Pause::Steps(pause.max(stay)));
         let later = self.see();
         if later.0 != FREE || turn::between(now, later.1) != 0 {
             return Err(later);
@@ -195,7 +195,7 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn offer(&self, role: Role, patience: u32, until: Option<Deadline>) -> Polled {
         let (began, mut moves) = (M::micros(), 0);
         loop {
-            M::offer();
+            M::pause(Pause::Offer);
             if self.take_granted(role) {
                 return Polled::Won;
             }

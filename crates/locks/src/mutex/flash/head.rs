@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
+use crate::machine::{Deadline, Machine, Pause, TimedOut, Unparked, Word};
 use crate::mutex::flash::arrival::{Place, Polled, Role};
 use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
 use crate::mutex::flash::sleeper::stay_away;
@@ -44,7 +44,7 @@ impl<M: Machine> Lock<'_, M> {
                 return self.resign(role);
             }
             if is_hot {
-                M::relax(nap.min(left().max(1)));
+                M::pause(Pause::Nap(nap.min(left().max(1))));
                 nap = (nap * 2).min(LONGEST_NAP);
                 continue;
             }

@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Machine, Word};
+use crate::machine::{Machine, Pause, Word};
 use crate::mutex::flash::evidence::LOOK_EVERY;
 use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
 use crate::mutex::flash::{FREE, HELD, SLEEPERS};
@@ -54,7 +54,7 @@ impl<M: Machine> Lock<'_, M> {
             wake::<M>(calls, 1);
         }
         if makes_way {
-            M::offer();
+            M::pause(Pause::Offer);
         }
     }
 

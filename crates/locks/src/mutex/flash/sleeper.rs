@@ -15,7 +15,7 @@
 //! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
 //! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
 //! there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
-//! ([`Memory::is_there`](crate::machine::Memory::is_there)). Then it only reads, unless what it reads is a lock whose
+//! ([`Special::is_there`](crate::machine::Special::is_there)). Then it only reads, unless what it reads is a lock whose
 //! head does not wait for a release. In that case it becomes a second head.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread

@@ -14,7 +14,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::{Local, Machine, Word};
+use crate::machine::{Kept, Machine, Pause, Word};
 use crate::mutex::flash::FREE;
 use crate::mutex::flash::arrival::Seen;
 use crate::mutex::flash::evidence::{LONGEST_STAY, TIME_EVERY, TIME_FIRST, WATCH_EVERY, WATCH_SELDOM};
@@ -60,44 +60,44 @@ impl<M: Machine> Lock<'_, M> {
 
     /// Whether a waiter that has found the lock free should time its section.
     pub(super) fn is_to_be_timed(&self) -> bool {
-        let every = if M::local(Local::Timed) == self.tag() { TIME_EVERY } else { TIME_FIRST };
+        let every = if Kept::Timed.get::<M>() == self.tag() { TIME_EVERY } else { TIME_FIRST };
         M::random() % every == 1
     }
 
     /// The caller has just taken the lock; it began to take it at `since`.
     pub(super) fn begin_timing(&self, since: u32) {
-        if M::local(Local::Timed) != self.tag() {
-            M::set_local(Local::Timed, self.tag());
-            M::set_local(Local::MoveCost, 0);
-            M::set_local(Local::WatchEvery, WATCH_EVERY);
-            M::set_local(Local::Watch, 0);
+        if Kept::Timed.get::<M>() != self.tag() {
+            Kept::Timed.set::<M>(self.tag());
+            Kept::MoveCost.set::<M>(0);
+            Kept::WatchEvery.set::<M>(WATCH_EVERY);
+            Kept::Watch.set::<M>(0);
         }
-        M::set_local(Local::TimedSince, since);
+        Kept::TimedSince.set::<M>(since);
         self.update(|state| state | TIMED);
     }
 
     /// The release found [`TIMED`].
     pub(super) fn end_timing(&self) {
         self.update(|state| state & !TIMED);
-        if M::local(Local::Timed) == self.tag() {
-            let took = M::steps().wrapping_sub(M::local(Local::TimedSince)).clamp(1, 4 * LONGEST_STAY);
-            let before = M::local(Local::MoveCost);
+        if Kept::Timed.get::<M>() == self.tag() {
+            let took = M::steps().wrapping_sub(Kept::TimedSince.get::<M>()).clamp(1, 4 * LONGEST_STAY);
+            let before = Kept::MoveCost.get::<M>();
             let cost = if before == 0 || took < before { took } else { before + (took - before).div_ceil(8) };
-            M::set_local(Local::MoveCost, cost);
+            Kept::MoveCost.set::<M>(cost);
         }
     }
 
     /// Whether a waiter that has found the lock free should watch it; if so, what a move costs.
     pub(super) fn is_to_be_watched(&self) -> Option<u32> {
-        if M::local(Local::Timed) != self.tag() {
+        if Kept::Timed.get::<M>() != self.tag() {
             return None;
         }
-        let cost = M::local(Local::MoveCost);
+        let cost = Kept::MoveCost.get::<M>();
         if cost == 0 || cost > LONGEST_STAY {
             return None;
         }
-        let left = M::local(Local::Watch);
-        M::set_local(Local::Watch, left.saturating_sub(1));
+        let left = Kept::Watch.get::<M>();
+        Kept::Watch.set::<M>(left.saturating_sub(1));
         (left == 0).then_some(cost)
     }
 
@@ -108,7 +108,7 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn watch(&self, now: u32, cost: u32, second: u32) -> Result<(), Seen> {
         let began = M::steps();
         let look = || {
-            M::pause(cost);
+            M::pause(Pause::Steps(cost));
             let seen = self.see();
             (seen, turn::between(now, seen.1), M::steps().wrapping_sub(began))
         };
@@ -117,10 +117,10 @@ impl<M: Machine> Lock<'_, M> {
             (seen, taken, took) = look();
         }
         let pays = taken * cost > took;
-        let every = M::local(Local::WatchEvery);
+        let every = Kept::WatchEvery.get::<M>();
         let every = if pays { WATCH_EVERY } else { (2 * every).min(WATCH_SELDOM) };
-        M::set_local(Local::WatchEvery, every);
-        M::set_local(Local::Watch, every);
+        Kept::WatchEvery.set::<M>(every);
+        Kept::Watch.set::<M>(every);
         if pays {
             self.set_stay(took / taken + second);
         }

@@ -114,7 +114,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Tunables, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Tunables, Word};
 use crate::parts::counted::{park, wake};
 use crate::parts::raw::{Inner, RawLock};
 use crate::parts::settle::settle;
@@ -232,7 +232,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         for budget in 0..budgets {
             let ended = M::spin_until(self.word, Relaxed, patience, |seen| {
                 if seen & HELD != 0 {
-                    M::pause(M::random() % BACK_OFF);
+                    M::pause(Pause::Steps(M::random() % BACK_OFF));
                     return false;
                 }
                 won = self.word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok();

@@ -65,7 +65,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
-use crate::machine::{Handle, Local, Machine, Word};
+use crate::machine::{Handle, Kept, Machine, Word};
 use crate::parts::policy::one_in;
 use crate::parts::queue::culling::CullingLock;
 use crate::parts::queue::link::Link;
@@ -87,14 +87,14 @@ impl Succession for SameNode {
         if refresh <= 1 {
             return M::numa_node();
         }
-        let left = M::local(Local::NodeUses);
+        let left = Kept::NodeUses.get::<M>();
         if left == 0 {
             let node = M::numa_node();
-            M::set_local(Local::Node, node + 1);
-            M::set_local(Local::NodeUses, refresh - 1);
+            Kept::Node.set::<M>(node + 1);
+            Kept::NodeUses.set::<M>(refresh - 1);
             return node;
         }
-        M::set_local(Local::NodeUses, left - 1);
+        Kept::NodeUses.set::<M>(left - 1);
         Self::here::<M>()
     }
 
@@ -102,10 +102,10 @@ impl Succession for SameNode {
         if M::tunables().refresh <= 1 {
             return M::numa_node();
         }
-        match M::local(Local::Node) {
+        match Kept::Node.get::<M>() {
             0 => {
                 let node = M::numa_node();
-                M::set_local(Local::Node, node + 1);
+                Kept::Node.set::<M>(node + 1);
                 node
             }
             known => known - 1,
@@ -150,18 +150,18 @@ fn keep_lock_local<M: Machine>() -> bool {
     if tunables.countdown == 0 {
         return !one_in::<M>(tunables.threshold);
     }
-    match M::local(Local::HandOvers) {
+    match Kept::HandOvers.get::<M>() {
         // No number drawn yet.
         0 => {
-            M::set_local(Local::HandOvers, draw::<M>(tunables.threshold));
+            Kept::HandOvers.set::<M>(draw::<M>(tunables.threshold));
             true
         }
         1 => {
-            M::set_local(Local::HandOvers, draw::<M>(tunables.threshold));
+            Kept::HandOvers.set::<M>(draw::<M>(tunables.threshold));
             false
         }
         left => {
-            M::set_local(Local::HandOvers, left - 1);
+            Kept::HandOvers.set::<M>(left - 1);
             true
         }
     }

@@ -104,7 +104,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, URGENT, state};
-use crate::machine::{Handle, Machine, Word};
+use crate::machine::{Handle, Machine, REAL_TIME, Word};
 use crate::mutex::queue::qspin::QspinLock;
 use crate::mutex::queue::qspin::line::{Line, Succession};
 use crate::mutex::queue::qspin::word::is_busy;
@@ -157,7 +157,7 @@ impl Succession for NodeFirst {
 
     fn arrive<M: Machine>(node: &Node<M>) -> Option<u32> {
         Self::begin(node);
-        if M::tunables().urgent != 0 && M::urgent() {
+        if M::tunables().urgent != 0 && M::priority() >= REAL_TIME {
             node.batch.store(URGENT, Relaxed);
             return None; // The link does not say where this waiter is, so a scan reads the node.
         }

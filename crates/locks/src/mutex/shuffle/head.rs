@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Unparked, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
@@ -140,7 +140,7 @@ impl<M: Machine> Lock<'_, M> {
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
         let promise = self.queue.head.load(Relaxed) & PROMISED;
         if !won && promise == PROMISED {
-            M::relax(PROMISE); // The releaser needs two more instructions.
+            M::pause(Pause::Nap(PROMISE)); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
             // A wake-up that changed nothing came from a signal.

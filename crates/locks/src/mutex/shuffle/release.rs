@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Handle, Machine, Word};
+use crate::machine::{Handle, Kept, Machine, Word};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::parts::counted;
 use crate::parts::queue::link::handle_in;
@@ -183,12 +183,12 @@ pub(super) fn bound<M: Machine>(head: &Node<M>) -> u32 {
 }
 
 fn stretched<M: Machine>(least: u32) -> u32 {
-    least.max(M::recent_stall().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
+    least.max(Kept::RecentStall.get::<M>().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
 }
 
 /// A lock that was handed over stood still for this long (µs). Half of the last value counts, too: hand-offs differ.
 pub(super) fn record_stall<M: Machine>(micros: u32) {
-    M::set_recent_stall(micros.max(M::recent_stall() / 2));
+    Kept::RecentStall.set::<M>(micros.max(Kept::RecentStall.get::<M>() / 2));
 }
 
 /// Wakes a waiter that has just been made head.

@@ -79,7 +79,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::node::state;
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Pause, TimedOut, Word};
 use crate::mutex::shuffle::turn::{Turn, WALK_EVERY, Waiter};
 use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
@@ -109,7 +109,7 @@ fn rest<M: Machine>(since: u32) -> u32 {
     if M::micros().wrapping_sub(since) < LONG {
         return POLLS;
     }
-    M::relax(NAP);
+    M::pause(Pause::Nap(NAP));
     LOOK
 }
 

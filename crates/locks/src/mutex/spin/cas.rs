@@ -38,7 +38,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Pause, TimedOut, Word};
 use crate::parts::raw::RawLock;
 
 /// The naive spinlock.
@@ -66,7 +66,7 @@ impl<M: Machine> RawLock<M> for Cas {
             if until.is_some_and(M::expired) {
                 return Err(TimedOut);
             }
-            M::pause(1);
+            M::pause(Pause::Steps(1));
         }
         Ok(())
     }

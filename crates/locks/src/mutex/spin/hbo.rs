@@ -45,14 +45,14 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
 
 const FREE: u32 = 0;
 
-/// The first and the longest pause while the holder is on the same node, in steps of
-/// [`Waiting::pause`](crate::machine::Waiting::pause).
+/// The first and the longest pause while the holder is on the same node, in
+/// [steps](Pause::Steps).
 const NEAR: [u32; 2] = [4, 64];
 /// The same while the holder is on another node.
 const FAR: [u32; 2] = [64, 1024];
@@ -92,7 +92,7 @@ impl Hbo {
                 // comes to this node.
                 let [first, longest] = if holder == mine { NEAR } else { FAR };
                 steps = (steps * 2).clamp(first, longest);
-                M::pause(steps / 2 + M::random() % steps);
+                M::pause(Pause::Steps(steps / 2 + M::random() % steps));
                 false
             };
             if M::spin_until(word, Relaxed, Patience::Budget, taken).is_some() {
@@ -101,7 +101,7 @@ impl Hbo {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Err(TimedOut);
             }
-            M::relax(1 + M::random() % nap);
+            M::pause(Pause::Nap(1 + M::random() % nap));
             nap = (nap * 2).min(NAP[1]);
         }
     }

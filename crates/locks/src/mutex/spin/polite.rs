@@ -48,7 +48,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::raw::RawLock;
 
 /// The value that a release stores, if there is no claim.
@@ -126,7 +126,7 @@ fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), 
         if M::micros().wrapping_sub(begun) >= CLAIM_AFTER {
             claim = stake::<M>(word, claim);
         }
-        M::relax(1 + M::random() % if claim == 0 { limit } else { BACKOFF_MIN });
+        M::pause(Pause::Nap(1 + M::random() % if claim == 0 { limit } else { BACKOFF_MIN }));
         if until.is_some_and(|deadline| M::expired(&deadline)) {
             return Err(TimedOut);
         }

@@ -49,7 +49,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::{Deadline, Machine, Patience, TimedOut};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut};
 use crate::mutex::spin::Futex;
 use crate::mutex::spin::word::{FREE, OneWord, try_take};
 
@@ -85,7 +85,7 @@ fn poll<M: Machine>(word: &M::Word, until: Deadline) -> Result<(), TimedOut> {
         if M::spin_until(word, Relaxed, Patience::Contend, taken).is_some() {
             return Ok(());
         }
-        M::relax(1 + M::random() % limit);
+        M::pause(Pause::Nap(1 + M::random() % limit));
         if M::expired(&until) {
             return Err(TimedOut);
         }

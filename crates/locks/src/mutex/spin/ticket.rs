@@ -66,7 +66,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
@@ -187,7 +187,7 @@ pub(crate) fn poll<M: Machine>(word: &M::Word, until: Deadline, take: impl Fn() 
         if M::expired(&until) {
             return Err(TimedOut);
         }
-        M::relax(NAP_EACH);
+        M::pause(Pause::Nap(NAP_EACH));
     }
     Ok(())
 }
@@ -198,7 +198,7 @@ pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
     let ahead = |serving: u32| mine.wrapping_sub(serving);
     let done = |serving| {
         let others = ahead(serving).saturating_sub(1);
-        M::pause(others.saturating_mul(steps).min(STEPS_MAX));
+        M::pause(Pause::Steps(others.saturating_mul(steps).min(STEPS_MAX)));
         ahead(serving) == 0
     };
     let mut patience = Patience::Budget;
@@ -211,7 +211,7 @@ pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
         // waiter sleeps now and then.
         if !M::crowded() {
             if matches!(patience, Patience::Until(_)) {
-                M::relax(NAP_MAX);
+                M::pause(Pause::Nap(NAP_MAX));
             }
             patience = Patience::Until(M::sooner(LONG_POLLS, None));
             continue;
@@ -220,11 +220,11 @@ pub(crate) fn await_turn<M: Machine>(word: &M::Word, mine: u32, steps: u32) {
         // threads whose turn it is.
         loop {
             let ahead = ahead(word.load(Relaxed));
-            M::relax(match ahead {
+            M::pause(Pause::Nap(match ahead {
                 0 => 1,
                 1 => nap,
                 more => more.saturating_mul(NAP_EACH).min(NAP_MAX),
-            });
+            }));
             if ahead <= 1 {
                 nap = (2 * nap).min(NAP_MAX);
                 patience = Patience::Until(M::sooner(NEXT_POLLS, None));

@@ -24,8 +24,8 @@ use crate::parts::policy::{
 pub struct Chosen;
 
 impl Chosen {
-    /// Whether this choice needs [`Topology::llc`](crate::machine::Topology::llc) and
-    /// [`Topology::distance`](crate::machine::Topology::distance): a machine may want to find these out first.
+    /// Whether this choice needs [`Division::Llc`](crate::machine::Division::Llc) and
+    /// [`Special::distance`](crate::machine::Special::distance): a machine may want to find these out first.
     pub fn asks_where(policy: u32) -> bool {
         NAMES.get(policy as usize).is_some_and(|name| matches!(*name, "llc" | "levels"))
     }

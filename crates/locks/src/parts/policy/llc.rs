@@ -9,14 +9,14 @@
 //! nodes, but waiters that share the last-level cache are a group. **Source.** ShflLocks, slide 82: "Non-inclusive
 //! cache (Skylake architecture)".
 //!
-//! A waiter calls [`Topology::llc`](crate::machine::Topology::llc) once for each wait, before it queues; a walk looks
+//! A waiter asks for its last-level cache ([`Division::Llc`]) once for each wait, before it queues; a walk looks
 //! only at the node. On a machine with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode),
 //! with one more call.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::node::Node;
-use crate::machine::{Machine, Word};
+use crate::machine::{Division, Machine, Word};
 use crate::parts::policy::{Admission, Place};
 
 /// Waiters of one last-level cache together.
@@ -29,7 +29,7 @@ impl Admission for SameCache {
     }
 
     fn role<M: Machine>() -> u32 {
-        M::llc()
+        M::part(Division::Llc)
     }
 }
 

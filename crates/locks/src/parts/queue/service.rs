@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, PUBLISHES, is_head, state};
-use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::machine::{Deadline, Machine, Manner, Patience, Word};
 use crate::parts::counted::{park, wake};
 use crate::parts::wait::left::LeftBehind;
 use crate::parts::wait::{self, WaitPolicy};
@@ -152,6 +152,8 @@ impl Service for AsTuned {
 
 /// A waiter that has published nothing for this long (µs) does not run.
 const STALE: i32 = 50;
+/// A waiter that is about to offer its CPU publishes a time this long (µs) ago.
+pub const LONG_AGO: u32 = 1 << 30;
 
 /// Whether `since` is too long ago. It may be a little later than `now`: it is read after that, and clocks of two CPUs
 /// may differ.
@@ -166,24 +168,20 @@ fn publish<M: Machine>(node: &Node<M>) {
 
 /// Polls until the waiter is notified, or the patience is spent, and publishes meanwhile that the waiter runs.
 fn poll<M: Machine, W: WaitPolicy>(node: &Node<M>, patience: Patience) {
-    let is_notified = |seen| is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
-    if W::RESTS {
-        M::rest_until(&node.state, Acquire, patience, |seen| {
-            let notified = is_notified(seen);
-            if !notified {
-                publish(node);
-            }
-            notified
-        });
-    } else {
-        M::spin_published(&node.state, &node.since, Acquire, patience, is_notified);
-    }
+    let offers = || node.since.store(M::micros().wrapping_sub(LONG_AGO), Relaxed);
+    let how = if W::RESTS { Manner::Rests } else { Manner::Publishes(&offers) };
+    M::poll_until(&node.state, Acquire, patience, how, |seen| {
+        let notified = is_head(seen) || matches!(seen, state::LEAVING | state::EVICTED);
+        if !notified {
+            publish(node);
+        }
+        notified
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_stale;
-    use crate::machine::LONG_AGO;
+    use super::{LONG_AGO, is_stale};
 
     #[test]
     fn who_has_published_lately_runs() {

@@ -24,7 +24,7 @@ use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, is_asleep, is_head, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Manner, Patience, TimedOut, Word};
 use crate::parts::counted::{park, unpark, wake};
 use left::LeftBehind;
 
@@ -51,7 +51,7 @@ pub trait WaitPolicy: 'static {
         done: impl FnMut(u32) -> bool,
     ) -> Option<u32> {
         if Self::RESTS {
-            M::rest_until(word, order, patience, done)
+            M::poll_until(word, order, patience, Manner::Rests, done)
         } else {
             M::spin_until(word, order, patience, done)
         }

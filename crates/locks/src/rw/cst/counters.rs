@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
 use crate::machine::block::Block;
-use crate::machine::{Beside, Deadline, FIRST_EPOCH, Machine, Patience, Word};
+use crate::machine::{Beside, Deadline, Division, FIRST_EPOCH, Machine, Patience, Word};
 use crate::parts::counted::{park, wake};
 use crate::parts::side::Side;
 use crate::parts::wait::WaitPolicy;
@@ -94,7 +94,7 @@ impl<M: Machine> Counters<M> {
     /// The counter for the CPUs on which the calling thread runs.
     #[inline(always)]
     pub(super) fn own(self) -> Option<&'static M::Word> {
-        self.0.part(M::reader_part()).map(|part| &part.block::<M>().state)
+        self.0.part(M::part(Division::Readers)).map(|part| &part.block::<M>().state)
     }
 
     #[inline]
@@ -104,7 +104,7 @@ impl<M: Machine> Counters<M> {
 
     /// The thread's own counter; makes it if there is none. The caller holds `base` for reading.
     fn own_or_made(self) -> &'static M::Word {
-        &self.0.part_or_make(M::reader_part(), None, |_| ()).block::<M>().state
+        &self.0.part_or_make(M::part(Division::Readers), None, |_| ()).block::<M>().state
     }
 
     /// Whether the thread's own counter lets no more readers in.

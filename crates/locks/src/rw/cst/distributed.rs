@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, FIRST_EPOCH, Machine, Word};
+use crate::machine::{Beside, Deadline, FIRST_EPOCH, Machine, Word};
 use crate::parts::side::Side;
 use crate::parts::wait::WaitPolicy;
 use crate::rw::cst::CstRwState;
@@ -31,6 +31,26 @@ const EPOCH: u32 = 0xffff;
 const IN_LINE: u32 = 1_000;
 /// How long (µs) it then waits for readers to leave. New readers are kept out meanwhile.
 const PATIENCE: u32 = 100;
+
+/// How many locks at most may have a side block at the same time: 1.1 KiB each on a machine with one or two NUMA nodes.
+/// This bounds what is lost in a program that frees its locks without destroying them, as C++'s `std::shared_mutex`
+/// does.
+const MOST_LOCKS: u32 = 1024;
+
+/// Counts one more lock that may have a side block, unless there are [`MOST_LOCKS`]. Relaxed: a count, which orders
+/// nothing.
+fn admit<W: Word>(locks: &W) -> bool {
+    let admitted = locks.fetch_add(1, Relaxed) < MOST_LOCKS;
+    if !admitted {
+        dismiss(locks);
+    }
+    admitted
+}
+
+/// A lock that was counted has no side block.
+fn dismiss<W: Word>(locks: &W) {
+    locks.fetch_add(u32::MAX, Relaxed);
+}
 
 /// The `heat` that says that the calling process is about to switch.
 fn making<M: Machine>() -> u32 {
@@ -110,7 +130,7 @@ impl<M: Machine> CstRwState<M> {
         self.change_heat(1, MAKING - 1, 0);
     }
 
-    /// Switches to distributed counters, if they are not in use, the machine admits one more such lock, and the readers
+    /// Switches to distributed counters, if they are not in use, one more lock may have a side block, and the readers
     /// that hold the lock leave soon. The caller holds nothing of the lock.
     #[cold]
     pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
@@ -133,17 +153,30 @@ impl<M: Machine> CstRwState<M> {
         }
     }
 
-    /// Makes the side block, which is not in use yet, unless the machine admits no more.
+    /// Makes the side block, which is not in use yet, unless there are too many.
     fn make_index(&self) -> Option<Side<M>> {
-        if !M::admit_distributed() {
+        let locks = self.locks();
+        if !admit(locks) {
             return None;
         }
         let mut mine = core::ptr::null();
         let index = Side::make(&self.side, |block| mine = core::ptr::from_ref(block));
         if !core::ptr::eq(index.0, mine) {
-            M::end_distributed(); // Another thread was faster.
+            dismiss(locks); // Another thread was faster.
         }
         Some(index)
+    }
+
+    /// Gives the side block back, which no thread uses.
+    pub(super) fn give_index_back(&self) {
+        self.heat.store(0, Relaxed);
+        Side::<M>::give_back(&self.side);
+        dismiss(self.locks());
+    }
+
+    /// How many locks were admitted.
+    fn locks(&self) -> &'static M::Word {
+        M::beside(Beside::Distributed, &raw const self.side)
     }
 
     /// In a forked child, forgets a reader that was about to switch: it does not exist there.
@@ -172,5 +205,21 @@ impl<M: Machine> CstRwState<M> {
             M::trace(Event::RwTogether);
         }
         self.base.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::bench::Plain;
+
+    #[test]
+    fn so_many_are_admitted_and_another_when_one_is_gone() {
+        let locks = Plain::new(0);
+        assert_eq!((0..2 * MOST_LOCKS).filter(|_| admit(&locks)).count(), MOST_LOCKS as usize);
+        dismiss(&locks);
+        assert!(admit(&locks) && !admit(&locks));
+        (0..MOST_LOCKS).for_each(|_| dismiss(&locks));
+        assert_eq!(locks.load(Relaxed), 0);
     }
 }

@@ -19,7 +19,7 @@
 //!    512 times (`meetings=`), with few writers between.
 //! 2. The counters are the parts of a side block ([`side`](crate::parts::side)).
 //! 3. There is a counter for each part of the machine
-//!    ([`Topology::reader_part`](crate::machine::Topology::reader_part)). If NUMA nodes are few, each is divided
+//!    ([`Division::Readers`](crate::machine::Division::Readers)). If NUMA nodes are few, each is divided
 //!    further, because the line also travels within a node: two CPUs of one node complete more sections on two counters
 //!    than on one.
 //! 4. A reader uses the counter of the part on which it runs at that moment. If it leaves by another counter than it
@@ -97,8 +97,8 @@
 //! **Cannot:**
 //! - detect the release of a lock that no thread holds, while readers use distributed counters;
 //! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
-//! - give its side block back if the program frees the lock without destroying it. So the machine limits how many locks
-//!   have one ([`Memory::admit_distributed`](crate::machine::Memory::admit_distributed)). The others stay without.
+//! - give its side block back if the program frees the lock without destroying it. So at most 1,024 locks of a process
+//!   have one. The others stay without.
 
 mod counters;
 mod distributed;
@@ -108,9 +108,8 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, Word};
 use crate::parts::policy::RolesApart;
-use crate::parts::side::Side;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
@@ -200,7 +199,7 @@ impl<M: Machine> CstRwState<M> {
                 return false; // This thread is now on a part where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
-            M::relax(BREAK);
+            M::pause(Pause::Nap(BREAK));
         }
         false
     }
@@ -394,9 +393,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     unsafe fn destroy(state: &CstRwState<M>) {
         // A lock that is held is left as it is: it is better to lose the block than the readers that it counts.
         if state.side.load(Relaxed) != 0 && !state.is_held() {
-            state.heat.store(0, Relaxed);
-            Side::<M>::give_back(&state.side);
-            M::end_distributed();
+            state.give_index_back();
         }
     }
 }

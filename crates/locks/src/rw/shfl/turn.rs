@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
-use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Pause, TimedOut, Word};
 use crate::mutex::shuffle::release::{rouse, wake};
 use crate::mutex::shuffle::turn::{LOOK, Turn, Waiter};
 use crate::parts::counted::park;
@@ -275,7 +275,7 @@ impl<M: Machine> ShflRwState<M> {
                 M::give_node(me);
                 return None;
             }
-            M::relax(super::head::BREAK);
+            M::pause(Pause::Nap(super::head::BREAK));
         }
         self.queue.pass(me, onto)
     }

@@ -13,13 +13,13 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::level::{Global, Place, Waiting};
-use crate::machine::{Deadline, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::mutex::spin::ticket::Numbers;
 use crate::mutex::spin::{tas, word};
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
-/// The first and the longest pause, in steps of [`Waiting::pause`](crate::machine::Waiting::pause), of a thread that
+/// The first and the longest pause, in [steps](Pause::Steps), of a thread that
 /// backs off without ever sleeping.
 const PAUSE: [u32; 2] = [4, 512];
 
@@ -49,7 +49,7 @@ impl<W: WaitPolicy> Global for BackOff<W> {
         let taken = |seen| {
             let taken = seen == 0 && word::try_take::<M>(at.word);
             if !taken {
-                M::pause(pause / 2 + M::random() % pause);
+                M::pause(Pause::Steps(pause / 2 + M::random() % pause));
                 pause = (2 * pause).min(longest);
             }
             taken

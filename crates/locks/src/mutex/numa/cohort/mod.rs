@@ -94,7 +94,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::machine::{Deadline, Machine, Pause, TimedOut, Word};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
 use crate::parts::side::{Side, above};
@@ -219,7 +219,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Err(TimedOut);
             }
-            M::relax(OUTSIDE);
+            M::pause(Pause::Nap(OUTSIDE));
         }
         Ok(())
     }

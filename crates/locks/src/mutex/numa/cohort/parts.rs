@@ -15,7 +15,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::block::{Block, Name};
-use crate::machine::{Machine, Word};
+use crate::machine::{Division, Machine, Word};
 use crate::parts::side::Side;
 
 /// Which parts a lock has.
@@ -40,14 +40,14 @@ impl Parts for NumaNodes {
     }
 }
 
-/// Below each part of `P`, one part for each [group of CPUs](crate::machine::Topology::near_group) of this depth.
+/// Below each part of `P`, one part for each [group of CPUs](Division::Groups) of this depth.
 pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
 impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
     fn home<M: Machine>(side: Side<M>) -> Name {
         let above = P::home(side);
         let prepare = |part: &Block<M>| part.limit.store(M::tunables().near_passes, Relaxed);
-        Side::below(above).part_or_make(M::near_group(DEPTH), Some(above), prepare)
+        Side::below(above).part_or_make(M::part(Division::Groups { depth: DEPTH }), Some(above), prepare)
     }
 }
 
