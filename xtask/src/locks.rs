@@ -8,7 +8,8 @@ use clap::Args;
 use flashlock_locks::catalogue::LOCKS;
 use flashlock_locks::catalogue::rw::{RW_LOCKS, RwId};
 use flashlock_locks::machine::Tunables;
-use flashlock_native::{settings, umwait};
+use flashlock_native::settings::{self, Choice, RwChoice};
+use flashlock_native::umwait;
 use flashlock_report::words::fits;
 use serde::Deserialize;
 use serde_json::Value;
@@ -146,8 +147,8 @@ fn find(locks: &[Lock], name: &str) -> Result<Lock> {
 fn configured(locks: &[Lock], text: &str) -> Result<Lock> {
     let lock = find(locks, text.split(':').next().unwrap_or(text))?;
     let parsed = match lock.kind {
-        Kind::Mutex => settings::parse_here(text).map(|_| ()),
-        Kind::Rw => settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()).map(|_| ()),
+        Kind::Mutex => settings::parse(text, Tunables::DEFAULT).and_then(<Choice>::here).map(drop),
+        Kind::Rw => settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here).map(drop),
     };
     if let Err(error) = parsed {
         bail!("--lock '{text}': {error} (flashlock locks describes them)");

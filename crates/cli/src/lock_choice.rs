@@ -60,7 +60,8 @@ impl LockChoice {
         if text.is_empty() {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known())));
         }
-        let choice = settings::parse_here(text).map_err(|error| bad(text, from, &explain(&error, &[])))?;
+        let choice = settings::parse(text, Tunables::DEFAULT).and_then(Choice::here);
+        let choice = choice.map_err(|error| bad(text, from, &explain(&error, &[])))?;
         Ok(Self { text: text.to_owned(), choice })
     }
 }
@@ -95,7 +96,7 @@ impl RwUnder {
         if text.is_empty() {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known_rw())));
         }
-        let choice = settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone());
+        let choice = settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here);
         choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
     }
 

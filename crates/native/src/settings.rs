@@ -34,43 +34,70 @@ pub const UMWAIT: &str = "umwait";
 /// The environment variable that describes an imagined machine.
 pub const ENV_TOPOLOGY: &str = "FLASHLOCK_TOPOLOGY";
 
-/// A lock and its settings.
+/// A lock of a catalogue, and its settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct Choice<L = LockId> {
     /// The lock.
-    pub lock: LockId,
-    /// The index of its waiting policy in `LockInfo::waits`.
+    pub lock: L,
+    /// The index of its waiting policy in [`Facts::waits`].
     pub wait: usize,
-    /// All other settings.
+    /// All other settings. They apply to the whole process.
     pub tunables: Tunables,
 }
 
-impl Choice {
-    /// The choice when the user sets nothing.
-    pub const DEFAULT: Self = Self { lock: DEFAULT, wait: 0, tunables: Tunables::DEFAULT };
-}
-
 /// A readers-writer lock and its settings.
-#[derive(Clone, Copy, Debug)]
-pub struct RwChoice {
-    /// The lock.
-    pub lock: RwId,
-    /// The index of its waiting policy in `RwInfo::waits`.
-    pub wait: usize,
-}
-
-impl RwChoice {
-    /// The choice when the user sets nothing.
-    pub const DEFAULT: Self = Self { lock: RW_DEFAULT, wait: 0 };
-}
-
+pub type RwChoice = Choice<RwId>;
 /// A standalone lock and its settings: no program can be run under it.
-#[derive(Clone, Copy, Debug)]
-pub struct StandaloneChoice {
-    /// The lock.
-    pub lock: StandaloneId,
-    /// The index of its waiting policy in `StandaloneInfo::waits`.
-    pub wait: usize,
+pub type StandaloneChoice = Choice<StandaloneId>;
+
+impl<L: Listed> Choice<L> {
+    /// The choice when the user sets nothing, of a catalogue that has a default.
+    pub const DEFAULT: Self =
+        Self { lock: L::DEFAULT.expect("the catalogue has a default"), wait: 0, tunables: Tunables::DEFAULT };
+
+    /// Checks whether this machine supports the choice. ([`parse`] does not, because a simulated machine may support
+    /// it.)
+    pub fn here<'a>(self) -> Result<Self, BadChoice<'a>> {
+        let row: Row = self.lock.into();
+        if row.facts.waits.get(self.wait) == Some(&UMWAIT) && !umwait::is_there() {
+            return Err(BadChoice::Umwait(row));
+        }
+        Ok(self)
+    }
+}
+
+/// A lock of a catalogue.
+pub trait Listed: Copy + Into<Row> {
+    /// What empty text means; `None` if it means nothing.
+    const DEFAULT: Option<Self>;
+
+    /// The lock with this name.
+    fn named(name: &str) -> Result<Self, BadChoice<'_>>;
+}
+
+impl Listed for LockId {
+    const DEFAULT: Option<Self> = Some(DEFAULT);
+
+    fn named(name: &str) -> Result<Self, BadChoice<'_>> {
+        let unusable = || StandaloneId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
+        Self::from_name(name).ok_or_else(unusable)
+    }
+}
+
+impl Listed for RwId {
+    const DEFAULT: Option<Self> = Some(RW_DEFAULT);
+
+    fn named(name: &str) -> Result<Self, BadChoice<'_>> {
+        Self::from_name(name).ok_or(BadChoice::RwLock(name))
+    }
+}
+
+impl Listed for StandaloneId {
+    const DEFAULT: Option<Self> = None;
+
+    fn named(name: &str) -> Result<Self, BadChoice<'_>> {
+        Self::from_name(name).ok_or(BadChoice::Lock(name))
+    }
 }
 
 /// What is wrong with a choice.
@@ -202,61 +229,16 @@ impl fmt::Display for BadChoice<'_> {
 
 impl core::error::Error for BadChoice<'_> {}
 
-/// Parses `name[:option=value,…]`. Empty text means the default.
-pub fn parse(text: &str) -> Result<Choice, BadChoice<'_>> {
-    let mut choice = Choice::DEFAULT;
-    if text.is_empty() {
-        return Ok(choice);
-    }
+/// Parses `name[:option=value,…]`. Empty text means the catalogue's default. Options that the text does not name are as
+/// in `tunables`.
+pub fn parse<L: Listed>(text: &str, tunables: Tunables) -> Result<Choice<L>, BadChoice<'_>> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    let unusable = || StandaloneId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
-    choice.lock = LockId::from_name(name).ok_or_else(unusable)?;
-    choice.wait = parse_options(choice.lock.into(), options, &mut choice.tunables)?;
-    Ok(choice)
-}
-
-/// Like [`parse`], for a standalone lock. `None` if the text does not name one.
-pub fn parse_standalone(text: &str) -> Option<Result<StandaloneChoice, BadChoice<'_>>> {
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    let lock = StandaloneId::from_name(name)?;
-    let wait = parse_options(lock.into(), options, &mut Tunables::DEFAULT.clone());
-    Some(wait.map(|wait| StandaloneChoice { lock, wait }))
-}
-
-/// Like [`parse`], for a readers-writer lock. Its options apply to the whole process, and go into `tunables`.
-pub fn parse_rw<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
-    let mut choice = RwChoice::DEFAULT;
-    if text.is_empty() {
-        return Ok(choice);
-    }
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
-    choice.lock = RwId::from_name(name).ok_or(BadChoice::RwLock(name))?;
-    let mut changed = *tunables;
-    choice.wait = parse_options(choice.lock.into(), options, &mut changed)?;
-    *tunables = changed;
-    Ok(choice)
-}
-
-/// Checks whether this machine supports the choice. (Parsing does not check this: a simulated machine may support it.)
-pub fn check_here(row: Row, wait: usize) -> Result<(), BadChoice<'static>> {
-    if row.facts.waits.get(wait) == Some(&UMWAIT) && !umwait::is_there() {
-        return Err(BadChoice::Umwait(row));
-    }
-    Ok(())
-}
-
-/// [`parse`], with [`check_here`].
-pub fn parse_here(text: &str) -> Result<Choice, BadChoice<'_>> {
-    let choice = parse(text)?;
-    check_here(choice.lock.into(), choice.wait).map(|()| choice)
-}
-
-/// [`parse_rw`], with [`check_here`].
-pub fn parse_rw_here<'a>(text: &'a str, tunables: &mut Tunables) -> Result<RwChoice, BadChoice<'a>> {
-    let mut changed = *tunables;
-    let choice = parse_rw(text, &mut changed)?;
-    check_here(choice.lock.into(), choice.wait)?;
-    *tunables = changed;
+    let lock = match L::DEFAULT {
+        Some(default) if text.is_empty() => default,
+        _ => L::named(name)?,
+    };
+    let mut choice = Choice { lock, wait: 0, tunables };
+    choice.wait = parse_options(lock.into(), options, &mut choice.tunables)?;
     Ok(choice)
 }
 

@@ -14,9 +14,9 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-use flashlock_locks::catalogue::LockId;
+use flashlock_locks::catalogue::{DEFAULT, LockId};
 use flashlock_locks::for_each_lock;
-use flashlock_locks::machine::Machine;
+use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::parts::raw::RawLock;
 #[cfg(feature = "stats")]
 use flashlock_native::Counting;
@@ -107,7 +107,9 @@ impl<'a> Wanted<'a> {
         match value.map_or(Ok(""), Value::text) {
             Ok(settings::GLIBC) => Self::Glibc,
             Ok(text) if is_busted(text) => Self::Good(Choice::DEFAULT),
-            Ok(text) => settings::parse_here(text).map_or_else(Self::Bad, Self::Good),
+            Ok(text) => {
+                settings::parse(text, Tunables::DEFAULT).and_then(Choice::here).map_or_else(Self::Bad, Self::Good)
+            }
             Err(Unreadable) => Self::Unreadable,
         }
     }
@@ -146,11 +148,16 @@ pub(crate) struct Choices {
 /// readers-writer locks, unless the user names another one.
 pub(crate) fn choices(value: Option<&Value>, rw_value: Option<&Value>) -> Choices {
     let mutex = Wanted::read(value).choice();
-    let mut tunables = mutex.map_or(Choice::DEFAULT.tunables, |choice| choice.tunables);
+    let mut tunables = mutex.map_or(Tunables::DEFAULT, |choice| choice.tunables);
     let rw = match rw_value.and_then(|value| value.text().ok()).unwrap_or("") {
         settings::GLIBC => None,
         "" if mutex.is_none() => None,
-        rw => Some(settings::parse_rw_here(rw, &mut tunables).unwrap_or(RwChoice::DEFAULT)),
+        rw => {
+            let choice = settings::parse(rw, tunables).and_then(RwChoice::here);
+            let choice = choice.unwrap_or(RwChoice { tunables, ..RwChoice::DEFAULT });
+            tunables = choice.tunables;
+            Some(choice)
+        }
     };
     settings::set_tunables(tunables);
     Choices { mutex, rw }
@@ -219,7 +226,7 @@ fn report_lock() {
         }
         Wanted::Unreadable => sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), UNREADABLE]),
     }
-    sys::warn_line(&[b"; using the default lock, ", Choice::DEFAULT.lock.info().name.as_bytes()]);
+    sys::warn_line(&[b"; using the default lock, ", DEFAULT.info().name.as_bytes()]);
     value.forget();
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn report_lock() {
     let name = settings::ENV_RW.as_bytes();
     match value.text() {
         Ok(text) if text == settings::GLIBC || is_busted(text) => return,
-        Ok(text) => match settings::parse_rw_here(text, &mut Tunables::DEFAULT.clone()) {
+        Ok(text) => match settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here) {
             Ok(_) => return,
             Err(bad) => {
                 sys::warn(&[b"flashlock: ", name, b": "]);

@@ -3,7 +3,7 @@
 use flashlock_locks::catalogue::rw::{RW_LOCKS, RwId};
 use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
-use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice, UMWAIT, parse, parse_rw, parse_standalone};
+use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice, UMWAIT, parse};
 use flashlock_sim::Description;
 use flashlock_workloads::catalogue::{DEFAULT, WORKLOADS, WorkloadInfo};
 use flashlock_workloads::wait::Waiting;
@@ -30,7 +30,6 @@ enum Chosen {
 impl Candidate {
     /// Parses an entry of `--locks`.
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
-        let mut tunables = Tunables::DEFAULT;
         let name = text.split(':').next().unwrap_or_default();
         if name.trim().is_empty() {
             return Err(Failure::usage(format_args!(
@@ -40,19 +39,23 @@ impl Candidate {
                 known_standalone()
             )));
         }
-        let chosen = match parse_standalone(text) {
-            Some(apart) => apart.map(Chosen::Apart),
-            None if RwId::from_name(name).is_some() => parse_rw(text, &mut tunables).map(Chosen::Rw),
-            None => parse(text).map(|choice| {
-                tunables = choice.tunables;
-                Chosen::Mutex(choice)
-            }),
+        let chosen = if StandaloneId::from_name(name).is_some() {
+            parse(text, Tunables::DEFAULT).map(Chosen::Apart)
+        } else if RwId::from_name(name).is_some() {
+            parse(text, Tunables::DEFAULT).map(Chosen::Rw)
+        } else {
+            parse(text, Tunables::DEFAULT).map(Chosen::Mutex)
         };
         let chosen = chosen.map_err(|error| {
             let others: Vec<&str> =
                 RW_LOCKS.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name)).collect();
             Failure::usage(format_args!("--locks: {} (see 'flashlock locks')", explain(&error, &others)))
         })?;
+        let tunables = match &chosen {
+            Chosen::Mutex(choice) => choice.tunables,
+            Chosen::Rw(choice) => choice.tunables,
+            Chosen::Apart(choice) => choice.tunables,
+        };
         Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
     }
 
