@@ -192,7 +192,7 @@ const MORE: [Column; 4] = [
 
 /// The columns for locks that cannot be put under a program.
 const STANDALONE: [Column; 6] =
-    [FIRST[0], FIRST[1], FIRST[2], FIRST[3], ("why it is only for embedding or comparison", apart), FIRST[6]];
+    [FIRST[0], FIRST[1], FIRST[2], FIRST[3], ("why it is only for embedding or comparison", why_standalone), FIRST[6]];
 
 /// The catalogue as Markdown tables: by kind of lock, what one looks for first; then the rest.
 fn catalogue_tables(rows: &[Row]) -> String {
@@ -229,9 +229,9 @@ fn atomics(row: &Row) -> String {
     }
 }
 
-/// Why it is apart; a mutex need not say.
-fn apart(row: &Row) -> String {
-    text(row.get("apart"))
+/// Why it is standalone; a mutex need not say.
+fn why_standalone(row: &Row) -> String {
+    text(row.get("why_standalone"))
 }
 
 /// Whether the field says yes.
@@ -307,7 +307,7 @@ mod tests {
         let json = r#"[{"name":"a","kind":"mutex","bytes":4,"default":true,"interposable":true,"atomics_lock":1,
               "atomics_unlock":0,"waits":["x","y"],"exceptions":[]},
             {"name":"r","kind":"rw","interposable":true,"atomics_read":2,"atomics_write":3},
-            {"name":"c","kind":"closure","apart":"runs closures","atomics":2,
+            {"name":"c","kind":"closure","why_standalone":"runs closures","atomics":2,
               "options":[{"name":"o","most":9}],"bytes_per_waiter":64}]"#;
         let tables = catalogue_tables(&serde_json::from_str::<Vec<Row>>(json).expect("valid"));
         let (mutexes, rest) = tables.split_once("## Readers-writer locks").expect("readers-writer locks");

@@ -298,17 +298,17 @@ pub(crate) fn imagined_topology() -> Result<Option<[u32; 3]>, Failure> {
 pub(crate) struct LockNames {
     mutexes: &'static [LockInfo],
     rw_locks: &'static [RwInfo],
-    apart: &'static [StandaloneInfo],
+    standalone: &'static [StandaloneInfo],
     glibc: bool,
 }
 
 impl LockNames {
     /// The names of mutex locks.
-    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], apart: &[], glibc: true };
+    pub(crate) const MUTEXES: Self = Self { mutexes: LOCKS, rw_locks: &[], standalone: &[], glibc: true };
     /// The names of readers-writer locks.
-    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, apart: &[], glibc: true };
+    pub(crate) const RW_LOCKS: Self = Self { mutexes: &[], rw_locks: RW_LOCKS, standalone: &[], glibc: true };
     /// All names in the catalogue.
-    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, apart: STANDALONE, glibc: false };
+    pub(crate) const ANY: Self = Self { mutexes: LOCKS, rw_locks: RW_LOCKS, standalone: STANDALONE, glibc: false };
 }
 
 impl TypedValueParser for LockNames {
@@ -326,7 +326,7 @@ impl TypedValueParser for LockNames {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
         let mutexes = self.mutexes.iter().map(|lock| &lock.facts);
         let rw_locks = self.rw_locks.iter().map(|lock| &lock.facts);
-        let facts = mutexes.chain(rw_locks).chain(self.apart.iter().map(|lock| &lock.facts));
+        let facts = mutexes.chain(rw_locks).chain(self.standalone.iter().map(|lock| &lock.facts));
         let glibc = self.glibc.then(|| PossibleValue::new(settings::GLIBC).help("the program's own locks"));
         Some(Box::new(facts.map(|facts| PossibleValue::new(facts.name).help(facts.title)).chain(glibc)))
     }

@@ -46,25 +46,29 @@ const ANY_WAIT: &[&str] = &["stp", "spin", "park", "umwait"];
 enum Lock {
     Mutex(&'static LockInfo),
     Rw(&'static RwInfo),
-    Apart(&'static StandaloneInfo),
+    Standalone(&'static StandaloneInfo),
 }
 
 impl Lock {
     fn all() -> impl Iterator<Item = Self> {
-        LOCKS.iter().map(Self::Mutex).chain(RW_LOCKS.iter().map(Self::Rw)).chain(STANDALONE.iter().map(Self::Apart))
+        LOCKS
+            .iter()
+            .map(Self::Mutex)
+            .chain(RW_LOCKS.iter().map(Self::Rw))
+            .chain(STANDALONE.iter().map(Self::Standalone))
     }
 
     fn from_name(name: &str) -> Option<Self> {
         let mutex = LockId::from_name(name).map(|id| Self::Mutex(id.info()));
         let rw = || RwId::from_name(name).map(|id| Self::Rw(id.info()));
-        mutex.or_else(rw).or_else(|| StandaloneId::from_name(name).map(|id| Self::Apart(id.info())))
+        mutex.or_else(rw).or_else(|| StandaloneId::from_name(name).map(|id| Self::Standalone(id.info())))
     }
 
     fn facts(self) -> &'static Facts {
         match self {
             Self::Mutex(lock) => &lock.facts,
             Self::Rw(lock) => &lock.facts,
-            Self::Apart(lock) => &lock.facts,
+            Self::Standalone(lock) => &lock.facts,
         }
     }
 
@@ -72,7 +76,7 @@ impl Lock {
         match self {
             Self::Mutex(lock) => lock.id == DEFAULT,
             Self::Rw(lock) => lock.id == RW_DEFAULT,
-            Self::Apart(_) => false,
+            Self::Standalone(_) => false,
         }
     }
 
@@ -81,7 +85,7 @@ impl Lock {
         match self {
             Self::Mutex(lock) => format!("{}+{}", lock.atomics_lock, lock.atomics_unlock),
             Self::Rw(lock) => lock.atomics_read.max(lock.atomics_write).to_string(),
-            Self::Apart(lock) => lock.atomics.to_string(),
+            Self::Standalone(lock) => lock.atomics.to_string(),
         }
     }
 
@@ -95,7 +99,7 @@ impl Lock {
                 "{} to acquire and release for reading, {} for writing (uncontended)",
                 lock.atomics_read, lock.atomics_write
             ),
-            Self::Apart(lock) => format!("{} for a critical section (uncontended)", lock.atomics),
+            Self::Standalone(lock) => format!("{} for a critical section (uncontended)", lock.atomics),
         }
     }
 
@@ -105,10 +109,10 @@ impl Lock {
         match self {
             Self::Mutex(_) => format!("flashlock run --lock {name} --stats -- PROGRAM"),
             Self::Rw(_) => format!("flashlock run --rw {name} --stats -- PROGRAM"),
-            Self::Apart(StandaloneInfo { id: StandaloneId::Null, .. }) => {
+            Self::Standalone(StandaloneInfo { id: StandaloneId::Null, .. }) => {
                 format!("flashlock simulate --locks {name},mcs --threads 1")
             }
-            Self::Apart(_) => format!("flashlock simulate --locks mcs,{name}"),
+            Self::Standalone(_) => format!("flashlock simulate --locks mcs,{name}"),
         }
     }
 }
@@ -140,7 +144,7 @@ struct Row {
 enum Own {
     Mutex { atomics_lock: u32, atomics_unlock: u32, strict: bool, principal: bool },
     Rw { atomics_read: u32, atomics_write: u32 },
-    Apart { atomics: u32, apart: &'static str },
+    Standalone { atomics: u32, why_standalone: &'static str },
 }
 
 /// An option of a lock, except `wait=`.
@@ -193,8 +197,8 @@ impl From<Lock> for Row {
                 ("mutex", Own::Mutex { atomics_lock, atomics_unlock, strict, principal: id.is_principal() })
             }
             Lock::Rw(&RwInfo { atomics_read, atomics_write, .. }) => ("rw", Own::Rw { atomics_read, atomics_write }),
-            Lock::Apart(&StandaloneInfo { id, interface, atomics, apart, .. }) => {
-                (if id == StandaloneId::Null { "none" } else { interface }, Own::Apart { atomics, apart })
+            Lock::Standalone(&StandaloneInfo { id, interface, atomics, why_standalone, .. }) => {
+                (if id == StandaloneId::Null { "none" } else { interface }, Own::Standalone { atomics, why_standalone })
             }
         };
         Self {
@@ -211,7 +215,7 @@ impl From<Lock> for Row {
             waits: facts.waits,
             options: facts.options.iter().map(|option| OptionRow::from(option.info())).collect(),
             default: lock.is_default(),
-            interposable: !matches!(lock, Lock::Apart(_)),
+            interposable: !matches!(lock, Lock::Standalone(_)),
             exceptions: facts.exceptions().map(ExceptionRow::from).collect(),
         }
     }
@@ -243,13 +247,14 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn list(width: u16) -> String {
     let mutexes = list_of("lock", LOCKS.iter().map(Lock::Mutex), width);
     let rw_locks = list_of("readers-writer", RW_LOCKS.iter().map(Lock::Rw), width);
-    let apart = list_of("not for run", STANDALONE.iter().map(Lock::Apart), width);
+    let standalone = list_of("not for run", STANDALONE.iter().map(Lock::Standalone), width);
     let label = STANDALONE.iter().map(|lock| lock.name.len()).max().unwrap_or(0);
-    let reasons: String = STANDALONE.iter().map(|lock| table::field(lock.name, lock.apart, label, width)).collect();
+    let reasons: String =
+        STANDALONE.iter().map(|lock| table::field(lock.name, lock.why_standalone, label, width)).collect();
     let legend = "* the default. bytes: the size of a lock. atomics: read-modify-writes to acquire + release it \
                   without contention (in the second and third table: the sum). wait=: how waiters wait: stp \
                   (spin-then-park), spin, park or umwait. To describe one lock with its options: flashlock locks NAME";
-    format!("{mutexes}\n{rw_locks}\n{apart}\n{reasons}\n{}", table::paragraph(legend, width))
+    format!("{mutexes}\n{rw_locks}\n{standalone}\n{reasons}\n{}", table::paragraph(legend, width))
 }
 
 fn list_of(what: &str, locks: impl Iterator<Item = Lock>, width: u16) -> String {
@@ -304,8 +309,8 @@ fn describe(lock: Lock, width: u16) -> String {
         let checks: Vec<&str> = alike.iter().map(|exception| exception.check).collect();
         say("limit", format!("{} (checks: {})", alike[0].reason, checks.join(", ")));
     }
-    if let Lock::Apart(lock) = lock {
-        say("limit", format!("flashlock run cannot use it: {}", lock.apart));
+    if let Lock::Standalone(lock) = lock {
+        say("limit", format!("flashlock run cannot use it: {}", lock.why_standalone));
     } else if exceptions.is_empty() {
         say("limit", "none known: it can do all that glibc's lock can".to_owned());
     }

@@ -38,10 +38,10 @@ fn the_catalogue_as_json() {
     let of_a_mutex = ["atomics_lock", "atomics_unlock", "strict"];
     for lock in locks {
         for field in fields {
-            let wanted = lock["kind"] == "mutex" && lock["apart"].is_null() || !of_a_mutex.contains(&field);
+            let wanted = lock["kind"] == "mutex" && lock["why_standalone"].is_null() || !of_a_mutex.contains(&field);
             assert_eq!(!lock[field].is_null(), wanted, "{field}: {lock}");
         }
-        assert_eq!(lock["interposable"], lock["apart"].is_null(), "{lock}");
+        assert_eq!(lock["interposable"], lock["why_standalone"].is_null(), "{lock}");
         assert!(lock["interposable"] == false || lock["kind"] == "mutex" || lock["kind"] == "rw", "{lock}");
     }
     for kind in ["mutex", "rw"] {
@@ -77,7 +77,10 @@ fn locks_for_no_program_are_listed_and_say_why() {
     ] {
         assert!(list.contains(&format!(" {name} {why}")), "{name}: {list}");
         let row = json(&["locks", name, "--json"]);
-        assert_eq!((&row["kind"], &row["interposable"], &row["apart"]), (&kind.into(), &false.into(), &why.into()));
+        assert_eq!(
+            (&row["kind"], &row["interposable"], &row["why_standalone"]),
+            (&kind.into(), &false.into(), &why.into())
+        );
         flashlock().args(["locks", name]).assert().success().stdout(contains("flashlock run cannot use it"));
     }
 }

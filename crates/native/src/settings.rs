@@ -79,7 +79,7 @@ impl Listed for LockId {
     const DEFAULT: Option<Self> = Some(DEFAULT);
 
     fn named(name: &str) -> Result<Self, BadChoice<'_>> {
-        let unusable = || StandaloneId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Apart);
+        let unusable = || StandaloneId::from_name(name).map_or(BadChoice::Lock(name), BadChoice::Standalone);
         Self::from_name(name).ok_or_else(unusable)
     }
 }
@@ -106,7 +106,7 @@ pub enum BadChoice<'a> {
     /// There is no such lock.
     Lock(&'a str),
     /// This is a standalone lock: no program can be run under it.
-    Apart(StandaloneId),
+    Standalone(StandaloneId),
     /// There is no such readers-writer lock.
     RwLock(&'a str),
     /// This lock does not take this option.
@@ -176,8 +176,10 @@ impl BadChoice<'_> {
                 say_all(say, ["unknown lock '", name, "'; known locks:"]);
                 say_each(say, LOCKS.iter().map(|lock| lock.name));
             }
-            Self::Apart(lock) => {
-                for part in ["lock ", lock.info().name, " cannot replace the locks of a program: ", lock.info().apart] {
+            Self::Standalone(lock) => {
+                for part in
+                    ["lock ", lock.info().name, " cannot replace the locks of a program: ", lock.info().why_standalone]
+                {
                     say(part);
                 }
             }

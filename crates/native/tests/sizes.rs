@@ -70,7 +70,7 @@ macro_rules! define_standalone_sizes {
 for_each_standalone_lock!(define_standalone_sizes);
 
 #[test]
-fn locks_apart_are_as_large_as_they_say() {
+fn standalone_locks_are_as_large_as_they_say() {
     for (lock, (name, states)) in STANDALONE.iter().zip(APART_STATES) {
         assert_eq!(lock.name, *name);
         // A mutex has a word beside its queue, except `null`.

@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-use crate::ground::Lines;
+use crate::backend::Lines;
 
 /// No node.
 const NONE: u32 = u32::MAX;
@@ -286,7 +286,7 @@ impl<S: Lines> Avl<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Backend;
+    use crate::backend::Backend;
     use crate::recorder::{Ledger, Recorder};
 
     #[test]

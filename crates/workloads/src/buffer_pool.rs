@@ -13,8 +13,8 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines, OwnLine};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 use crate::wait::{Condition, Permits, RawCond, RawSem};

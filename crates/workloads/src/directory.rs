@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines, OwnLine};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, RwLock};
 use crate::random::XorShift;
 

@@ -16,8 +16,8 @@ use core::cell::UnsafeCell;
 
 use crate::Workload;
 use crate::avl::Avl;
+use crate::backend::{Backend, Here, Lines, OwnLine};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 

@@ -22,7 +22,7 @@
 //! | [`sections`] | any sequence of sections: two loops of will-it-scale, leveldb (the CNA kernel patch) |
 //! | [`shared_lines`] | sections that access shared lines, under one or several locks (RCL, USENIX ATC 2012) |
 //! | [`catalogue`] | all of these, by name, with their parameters; what runs them: [`Runner`](catalogue::Runner) |
-//! | [`ground`] | what a workload needs from a computer: [`Backend`], [`Lines`], [`Here`] |
+//! | [`backend`] | what a workload needs from a computer: [`Backend`], [`Lines`], [`Here`] |
 //! | [`lock`], [`wait`] | what a workload needs from a lock, a condition variable, a semaphore |
 //! | [`history`] | the fairness of a lock |
 //! | [`run`](mod@run) | running a workload with threads of this computer |
@@ -31,14 +31,14 @@
 #![no_std]
 
 extern crate alloc;
-// For clocks and sleep in `ground`, square roots in `history`, and threads in `run`.
+// For clocks and sleep in `backend`, square roots in `history`, and threads in `run`.
 extern crate std;
 
 pub mod avl;
+pub mod backend;
 pub mod buffer_pool;
 pub mod catalogue;
 pub mod directory;
-pub mod ground;
 pub mod history;
 pub mod key_value;
 pub mod lock;
@@ -53,10 +53,10 @@ pub mod sections;
 pub mod shared_lines;
 pub mod wait;
 
+pub use backend::{Backend, Here, Lines};
 pub use buffer_pool::BufferPool;
 pub use directory::Directory;
 pub use flashlock_locks::parts::raw::Raw;
-pub use ground::{Backend, Here, Lines};
 pub use key_value::KeyValue;
 pub use lock::{Lock, RwLock};
 pub use lock_torture::LockTorture;

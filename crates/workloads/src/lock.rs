@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use flashlock_locks::machine::Machine;
 use flashlock_locks::parts::raw::{Raw, RawLock};
 
-use crate::ground::OwnLine;
+use crate::backend::OwnLine;
 
 /// Mutual exclusion.
 ///

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, LOST, Lock};
 use crate::random::XorShift;
 

@@ -12,8 +12,8 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines, OwnLine};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::wait::{Condition, RawCond};
 

@@ -10,8 +10,8 @@
 //! memory.
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::ground::{Backend, Lines};
+use crate::backend::{Backend, Lines};
 use crate::random::XorShift;
 
 /// The totals of what a thread has reported. Times are in ns.

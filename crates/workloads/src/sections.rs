@@ -36,8 +36,8 @@
 use alloc::vec::Vec;
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines};
 use crate::lock::{Counted, Lock};
 use crate::random::XorShift;
 

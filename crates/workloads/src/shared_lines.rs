@@ -26,8 +26,8 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::Workload;
+use crate::backend::{Backend, Here, Lines, OwnLine};
 use crate::catalogue::Runner;
-use crate::ground::{Backend, Here, Lines, OwnLine};
 use crate::lock::{LOST, Lock};
 use crate::random::XorShift;
 

@@ -32,7 +32,7 @@ const FACTS: [(&str, &str); 13] = [
     ("atomics_read", "atomic operations to acquire and release it for reading"),
     ("atomics_write", "the same for writing"),
     ("atomics", "atomic operations of a section, if nobody else wants one"),
-    ("apart", "no program can be run under it"),
+    ("why_standalone", "no program can be run under it"),
     ("waits", "`wait=`, the first is the default"),
     ("options", "other options"),
 ];

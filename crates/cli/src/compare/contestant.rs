@@ -83,8 +83,8 @@ pub(super) const RCL_ADAPTIVE: &str = "rcl-adaptive";
 
 /// The locks that run closures.
 pub(super) fn closures() -> impl Iterator<Item = &'static str> {
-    let apart = STANDALONE.iter().filter(|lock| lock.interface != "mutex").map(|lock| lock.name);
-    apart.chain([RCL_ORDINARY, RCL_ADAPTIVE])
+    let standalone = STANDALONE.iter().filter(|lock| lock.interface != "mutex").map(|lock| lock.name);
+    standalone.chain([RCL_ORDINARY, RCL_ADAPTIVE])
 }
 
 /// The closure locks that `--closures` names.

@@ -24,7 +24,7 @@ pub(super) struct Candidate {
 enum Chosen {
     Mutex(Choice),
     Rw(RwChoice),
-    Apart(StandaloneChoice),
+    Standalone(StandaloneChoice),
 }
 
 impl Candidate {
@@ -40,7 +40,7 @@ impl Candidate {
             )));
         }
         let chosen = if StandaloneId::from_name(name).is_some() {
-            parse(text, Tunables::DEFAULT).map(Chosen::Apart)
+            parse(text, Tunables::DEFAULT).map(Chosen::Standalone)
         } else if RwId::from_name(name).is_some() {
             parse(text, Tunables::DEFAULT).map(Chosen::Rw)
         } else {
@@ -54,7 +54,7 @@ impl Candidate {
         let tunables = match &chosen {
             Chosen::Mutex(choice) => choice.tunables,
             Chosen::Rw(choice) => choice.tunables,
-            Chosen::Apart(choice) => choice.tunables,
+            Chosen::Standalone(choice) => choice.tunables,
         };
         Ok(Self { text: text.to_owned(), tunables: Box::leak(Box::new(tunables)), chosen })
     }
@@ -64,7 +64,7 @@ impl Candidate {
         match &self.chosen {
             Chosen::Mutex(choice) => any_lock::kind(choice),
             Chosen::Rw(choice) => any_lock::kind_rw(choice),
-            Chosen::Apart(choice) => any_lock::standalone_kind(choice),
+            Chosen::Standalone(choice) => any_lock::standalone_kind(choice),
         }
     }
 
@@ -79,13 +79,13 @@ impl Candidate {
         match &self.chosen {
             Chosen::Mutex(choice) => choice.lock.info().waits[choice.wait],
             Chosen::Rw(choice) => choice.lock.info().waits[choice.wait],
-            Chosen::Apart(choice) => choice.lock.info().waits[choice.wait],
+            Chosen::Standalone(choice) => choice.lock.info().waits[choice.wait],
         }
     }
 
     /// Whether servers run its sections.
     pub(super) fn is_served(&self) -> bool {
-        matches!(&self.chosen, Chosen::Apart(StandaloneChoice { lock: StandaloneId::Rcl, .. }))
+        matches!(&self.chosen, Chosen::Standalone(StandaloneChoice { lock: StandaloneId::Rcl, .. }))
     }
 
     /// Fails if this lock cannot be simulated with these settings.
@@ -111,7 +111,7 @@ impl Candidate {
                     WORKLOADS.iter().filter(|work| work.traits.has_readers).map(|work| work.name).collect();
                 return refuse(&format!("a readers-writer lock, which only {} has readers for", read.join(", ")));
             }
-            Chosen::Apart(choice) => choice,
+            Chosen::Standalone(choice) => choice,
         };
         let lock = choice.lock.info();
         match choice.lock {

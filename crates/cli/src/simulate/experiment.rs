@@ -16,7 +16,7 @@ use flashlock_workloads::wait::Waiting;
 
 use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
-use super::ground::{LOG, Log, Preemption, Timeline, Watched};
+use super::log::{LOG, Log, Preemption, Timeline, Watched};
 
 /// The settings of a run.
 #[derive(Clone, Debug)]

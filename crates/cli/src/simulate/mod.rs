@@ -5,7 +5,7 @@
 //! | [`workloads`], [`parameters`] | the workloads by name, and what users can set of them |
 //! | [`candidate`] | a lock to be simulated |
 //! | [`experiment`] | one run: a workload with a lock and a number of threads |
-//! | [`ground`] | the simulated computer as a backend of workloads; the log of a lock |
+//! | [`log`] | the log of what happens to locks; a lock that is logged |
 //! | [`budget`] | memory for several runs at once |
 //! | [`sweep`] | all runs, on all CPUs of the host, and the result |
 //! | [`text`] | the result as tables |
@@ -16,7 +16,7 @@ mod any_lock;
 mod budget;
 mod candidate;
 mod experiment;
-mod ground;
+mod log;
 mod machines;
 mod parameters;
 mod place;

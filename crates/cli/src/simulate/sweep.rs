@@ -23,7 +23,7 @@ use super::Args;
 use super::budget::Budget;
 use super::candidate::Candidate;
 use super::experiment::{Experiment, Sample};
-use super::ground::Timeline;
+use super::log::Timeline;
 use crate::failure::Failure;
 use crate::json;
 use crate::launch::signals::Interruption;

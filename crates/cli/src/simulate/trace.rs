@@ -10,7 +10,7 @@ use std::fmt::{Display, Write as _};
 
 use flashlock_sim::Description;
 
-use super::ground::{Entry, Open, Section, Timeline};
+use super::log::{Entry, Open, Section, Timeline};
 
 /// The file's text.
 pub(super) fn render(timeline: &Timeline, machine: &Description) -> String {

@@ -1,4 +1,4 @@
-//! # Locks apart
+//! # Standalone locks
 //!
 //! The list of those that no program can be run under. They can be simulated, and used by code that is written for
 //! them.
@@ -7,10 +7,11 @@ use core::ops::Deref;
 
 use super::Facts;
 
-/// Calls `$use` with every lock apart: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface is
-/// `mutex` for a [`RawLock`](crate::parts::raw::RawLock), `closure` for a [`RawClosure`](crate::closure::RawClosure),
-/// `served` for a lock whose sections a server runs: then the type is how its clients wait. The rest is as in
-/// [`for_each_lock!`](crate::for_each_lock), and why it stands apart.
+/// Calls `$use` with every standalone lock: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface
+/// is `mutex` for a [`RawLock`](crate::parts::raw::RawLock), `closure` for a
+/// [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose sections a server runs: then the type is how its
+/// clients wait. The rest is as in [`for_each_lock!`](crate::for_each_lock), and why no unmodified program can run under
+/// it.
 #[macro_export]
 macro_rules! for_each_standalone_lock {
     ($use:path) => {
@@ -21,7 +22,7 @@ macro_rules! for_each_standalone_lock {
                 source: "mutex/spin/null.rs",
                 bytes: 0, bytes_per_waiter: 0, atomics: 0,
                 fair: "no: it is no lock, so no thread waits",
-                apart: "it does not exclude other threads; it is for measuring benchmarks",
+                why_standalone: "it does not exclude other threads; it is for measuring benchmarks",
             }),
             (Cas, "cas", mutex, [spin => $crate::mutex::spin::Cas], {
                 title: "CAS in a loop, without back-off",
@@ -29,7 +30,7 @@ macro_rules! for_each_standalone_lock {
                 source: "mutex/spin/cas.rs",
                 bytes: 4, bytes_per_waiter: 0, atomics: 1,
                 fair: "no: the first attempt after a release wins",
-                apart: "it collapses under contention; it is for comparison with papers",
+                why_standalone: "it collapses under contention; it is for comparison with papers",
             }),
             (FlatCombining, "flat-combining", closure, [
                 stp => $crate::closure::FlatCombining<$crate::parts::wait::SpinThenPark>,
@@ -42,7 +43,7 @@ macro_rules! for_each_standalone_lock {
                 source: "closure/flat_combining.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics: 2,
                 fair: "no: a request may be missed again and again",
-                apart: "it runs closures, which programs with pthread mutexes do not have",
+                why_standalone: "it runs closures, which programs with pthread mutexes do not have",
             }),
             (CcSynch, "cc-synch", closure, [
                 stp => $crate::closure::CcSynch<$crate::parts::wait::SpinThenPark>,
@@ -55,7 +56,7 @@ macro_rules! for_each_standalone_lock {
                 source: "closure/cc_synch.rs",
                 bytes: 4, bytes_per_waiter: 128, atomics: 2,
                 fair: "yes: first come, first served",
-                apart: "it runs closures, which programs with pthread mutexes do not have",
+                why_standalone: "it runs closures, which programs with pthread mutexes do not have",
             }),
             (Rcl, "rcl", served, [
                 stp => $crate::parts::wait::SpinThenPark,
@@ -68,14 +69,14 @@ macro_rules! for_each_standalone_lock {
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
                 fair: "in rounds: the server serves each client once in every scan",
-                apart: "it needs a server thread, so programs are written for it, with libflashlock_rcl (C, C++) or "
+                why_standalone: "it needs a server thread, so programs are written for it, with libflashlock_rcl (C, C++) or "
                        "the crate flashlock-delegation (Rust)",
             }),
         }
     };
 }
 
-/// What is known of a lock apart.
+/// What is known of a standalone lock.
 #[derive(Clone, Copy, Debug)]
 pub struct StandaloneInfo {
     /// Which one it is.
@@ -87,7 +88,7 @@ pub struct StandaloneInfo {
     /// Atomic read-modify-writes of a section for which nobody waits.
     pub atomics: u32,
     /// Why no program can be run under it.
-    pub apart: &'static str,
+    pub why_standalone: &'static str,
 }
 
 impl Deref for StandaloneInfo {
@@ -98,31 +99,31 @@ impl Deref for StandaloneInfo {
     }
 }
 
-macro_rules! define_apart {
+macro_rules! define_standalone {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], {
         title: $title:literal, paper: $paper:literal, source: $source:literal,
         bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
-        atomics: $atomics:literal, fair: $fair:literal, apart: $($apart:literal)+ $(,)?
+        atomics: $atomics:literal, fair: $fair:literal, why_standalone: $($why:literal)+ $(,)?
     })),* $(,)?) => {
-        /// Names a lock apart.
+        /// Names a standalone lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum StandaloneId {
             $(#[doc = $title] $variant),*
         }
 
-        /// All locks apart, in the order in which they are shown.
+        /// All standalone locks, in the order in which they are shown.
         pub const STANDALONE: &[StandaloneInfo] = &[$(StandaloneInfo {
             id: StandaloneId::$variant,
             facts: Facts {
                 name: $name, title: $title, paper: $paper, source: $source, bytes: $bytes, bytes_per_waiter: $waiter,
                 numa_aware: false, fair: $fair, waits: &[$(stringify!($wait)),+], options: &[], limits: &[],
             },
-            interface: stringify!($interface), atomics: $atomics, apart: concat!($($apart),+),
+            interface: stringify!($interface), atomics: $atomics, why_standalone: concat!($($why),+),
         }),*];
     };
 }
 
-for_each_standalone_lock!(define_apart);
+for_each_standalone_lock!(define_standalone);
 
 impl StandaloneId {
     /// What is known of it.

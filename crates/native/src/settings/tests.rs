@@ -81,7 +81,7 @@ fn what_this_cpu_cannot_do_is_refused_here_alone() {
 fn locks_that_are_for_no_program_are_refused_as_such() {
     for lock in STANDALONE {
         let said = parsed(lock.name).unwrap_err().to_string();
-        assert_eq!(said, format!("lock {} cannot replace the locks of a program: {}", lock.name, lock.apart));
+        assert_eq!(said, format!("lock {} cannot replace the locks of a program: {}", lock.name, lock.why_standalone));
         assert_eq!(parse::<StandaloneId>(lock.name, Tunables::DEFAULT).unwrap().lock, lock.id);
     }
     let standalone = |text| parse::<StandaloneId>(text, Tunables::DEFAULT);

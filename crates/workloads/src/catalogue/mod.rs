@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use flashlock_locks::machine::Machine;
 
 use crate::Workload;
-use crate::ground::Backend;
+use crate::backend::Backend;
 use crate::lock::RwLock;
 use crate::wait::Waiting;
 pub use parameters::{Parameter, Values, Wrong};

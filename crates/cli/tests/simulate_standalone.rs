@@ -55,7 +55,7 @@ fn combiners_keep_the_data() {
 }
 
 #[test]
-fn what_cannot_be_simulated_with_locks_apart() {
+fn what_cannot_be_simulated_with_standalone_locks() {
     let refused = |args: &[&str], why: &str| {
         simulate(args).assert().code(2).stderr(contains(why));
     };
