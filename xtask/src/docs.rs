@@ -9,10 +9,12 @@
 //! | `docs/simulate.md`, between its two marks | the catalogue of workloads |
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
-//! that does not exist. So is a line, here or in a source, that is too wide, and an import of the lock crate that runs
-//! against the picture in `docs/architecture.md`.
+//! that does not exist. So is a line, here or in a source, that is too wide, an import of the lock crate that runs
+//! against the picture in `docs/architecture.md`, and a circle of modules of the command or of its reports.
 
+mod circles;
 mod floors;
+mod imports;
 mod links;
 mod modules;
 mod pages;
@@ -91,6 +93,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let misplaced = floors::faults()?;
     if !misplaced.is_empty() {
         bail!("not as docs/architecture.md draws it:\n  {}", misplaced.join("\n  "));
+    }
+    let circles = circles::faults()?;
+    if !circles.is_empty() {
+        bail!("modules that import each other in a circle:\n  {}", circles.join("\n  "));
     }
     println!("{} generated documents, {} differed", wanted.len(), changes.len());
     Ok(())

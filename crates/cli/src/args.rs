@@ -8,12 +8,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::screen::{self, When};
 use crate::suggest::nearest;
+use crate::usage::{ENVIRONMENT, WIDTH};
 use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
 
 /// Where an option stands in help: after those of the verb, before `--help`.
 const LAST: usize = 900;
-/// The width of help texts, in columns.
-pub(crate) const WIDTH: usize = 80;
 
 const EXAMPLES: &str = "\
 Where to begin:
@@ -25,23 +24,6 @@ Where to begin:
   flashlock run -- PROGRAM          run the program with the default lock
   flashlock locks                   list the locks
   flashlock simulate                compare locks on a simulated machine
-";
-/// The environment variables for the help of several verbs.
-pub(crate) const ENVIRONMENT: &str = "\
-Environment:
-  FLASHLOCK               the lock, unless --lock is given
-  FLASHLOCK_RW            the readers-writer lock, unless --rw is given
-  FLASHLOCK_PRELOAD_PATH  the path of libflashlock_preload.so, or its directory
-  FLASHLOCK_TOPOLOGY      for tests: an imagined machine, NODESxCORESxSMT
-  FLASHLOCK_STATS_FD      set by run --stats for the program; do not set it
-  FLASHLOCK_RCL           delegated locks: which server runs which lock
-  FLASHLOCK_RCL_CONFIG    delegated locks: a TOML file with servers and locks
-  FLASHLOCK_RCL_TRACE     delegated locks: a file for decisions; - is stderr
-  LD_PRELOAD              other libraries in it are kept, after flashlock's
-  NO_COLOR                no colours, unless --color=always is given
-  COLUMNS                 the width of output that does not go to a terminal
-  (Delegated locks: those of programs that use libflashlock_rcl or the crate
-  flashlock-delegation; see docs/delegation.md.)
 ";
 const STATUS: &str = "\
 Exit status: 0 success; 1 failure, or a problem was found; 2 wrong usage.
@@ -105,7 +87,7 @@ impl Cli {
             match screen::emit(&error.render().ansi().to_string()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(failure) => {
-                    failure.report();
+                    screen::report(&failure);
                     ExitCode::from(failure.code())
                 }
             }
@@ -147,14 +129,6 @@ fn suggest_values(error: &mut clap::Error) {
     };
 }
 
-/// The parser of a whole number within these limits.
-pub(crate) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("must be {least} to {most}, not {text}"))
-    }
-}
-
 /// The value of `--color`. It is found before the rest is parsed, because help and error messages must obey it, too.
 fn wanted_color(words: &[OsString]) -> When {
     let mut words = words.iter().skip(1).map_while(|word| word.to_str().filter(|word| *word != "--"));
@@ -175,11 +149,8 @@ fn wanted_color(words: &[OsString]) -> When {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preload;
-    use flashlock_delegation::{adapt::governor, config};
     use flashlock_locks::catalogue::DEFAULT;
     use flashlock_locks::catalogue::rw::RW_DEFAULT;
-    use flashlock_native::{settings, stats};
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -192,23 +163,6 @@ mod tests {
         assert_eq!(help_as_an_option(words("flashlock help")), words("flashlock --help"));
         assert_eq!(help_as_an_option(words("flashlock help run")), words("flashlock run --help"));
         assert_eq!(help_as_an_option(words("flashlock run help")), words("flashlock run help"));
-    }
-
-    #[test]
-    fn every_variable_is_listed() {
-        for name in [
-            settings::ENV,
-            settings::ENV_RW,
-            settings::ENV_TOPOLOGY,
-            stats::ENV,
-            preload::ENV_PATH,
-            preload::LD_PRELOAD,
-            config::ENV_LOCKS,
-            config::ENV_FILE,
-            governor::ENV_TRACE,
-        ] {
-            assert!(ENVIRONMENT.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
-        }
     }
 
     /// A screen shows about 50 lines.
@@ -264,15 +218,6 @@ mod tests {
             let text = error.render().to_string();
             assert_eq!(text.contains("similar value"), meant.is_some(), "{text}");
             assert!(meant.is_none_or(|meant| text.contains(&format!("exists: '{meant}'"))), "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_have_limits() {
-        let parse = number(1, 4096);
-        assert_eq!((parse("1"), parse("4096")), (Ok(1), Ok(4096)));
-        for wrong in ["0", "4097", "-1", "many", ""] {
-            assert_eq!(parse(wrong), Err(format!("must be 1 to 4096, not {wrong}")));
         }
     }
 

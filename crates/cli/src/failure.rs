@@ -1,8 +1,6 @@
-//! Failures that are reported to the user: what failed, where, and what to do about it.
+//! Failures: what failed, where, and what to do about it. [`screen`](crate::screen::report) reports them to the user.
 
 use std::fmt;
-
-use crate::screen;
 
 /// Why the command fails, and its exit status.
 #[derive(Debug)]
@@ -37,13 +35,6 @@ impl Failure {
     /// The exit status.
     pub(crate) fn code(&self) -> u8 {
         self.code
-    }
-
-    /// Prints the failure for the user.
-    pub(crate) fn report(&self) {
-        if !self.what.is_empty() {
-            screen::complain(None, &self.what);
-        }
     }
 }
 

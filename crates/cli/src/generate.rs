@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 use clap_complete::Shell;
 use flashlock_locks::machine::event::Event;
 
-use crate::args::{Cli, WIDTH};
 use crate::failure::Failure;
 use crate::screen;
+use crate::usage::WIDTH;
 
 /// Write man pages, shell completions or the reference into a directory
 #[derive(clap::Args)]
@@ -33,15 +33,15 @@ enum What {
     Markdown,
 }
 
-/// Runs the verb.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+/// Runs the verb. `whole` is the command line's definition.
+pub(crate) fn run(args: &Args, whole: &clap::Command) -> Result<u8, Failure> {
     let directory = &args.directory;
     let write = || {
         fs::create_dir_all(directory)?;
         match args.what {
-            What::Man => clap_mangen::generate_to(visible(), directory),
-            What::Completions => completions(directory),
-            What::Markdown => markdown(directory),
+            What::Man => clap_mangen::generate_to(visible(whole), directory),
+            What::Completions => completions(whole, directory),
+            What::Markdown => markdown(whole, directory),
         }
     };
     write().map_err(|error: io::Error| {
@@ -51,8 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 }
 
 /// The command without hidden parts, which some generators would show.
-fn visible() -> clap::Command {
-    let whole = Cli::command();
+fn visible(whole: &clap::Command) -> clap::Command {
     let verbs: Vec<_> = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
     let mut command = clap::Command::new("flashlock")
         .version(env!("CARGO_PKG_VERSION"))
@@ -71,9 +70,9 @@ fn visible() -> clap::Command {
     command.args(whole.get_arguments().cloned().collect::<Vec<_>>()).subcommands(verbs)
 }
 
-fn completions(directory: &Path) -> io::Result<()> {
+fn completions(whole: &clap::Command, directory: &Path) -> io::Result<()> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut visible(), "flashlock", directory)?;
+        clap_complete::generate_to(shell, &mut visible(whole), "flashlock", directory)?;
     }
     Ok(())
 }
@@ -81,9 +80,9 @@ fn completions(directory: &Path) -> io::Result<()> {
 const MADE: &str = "<!-- Made by `flashlock generate markdown`; do not edit. -->\n\n";
 
 /// The reference: the output of `--help`, page by page, and the list of events.
-fn markdown(directory: &Path) -> io::Result<()> {
+fn markdown(whole: &clap::Command, directory: &Path) -> io::Result<()> {
     fs::write(directory.join("events.md"), events())?;
-    let mut command = visible().term_width(WIDTH);
+    let mut command = visible(whole).term_width(WIDTH);
     command.build();
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let mut links: String = verbs.iter().map(|verb| format!("- [flashlock {verb}](flashlock-{verb}.md)\n")).collect();

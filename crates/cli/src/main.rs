@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`args`] | the command line: verbs and what all of them share |
+//! | [`args`], [`usage`] | the command line: all verbs, and what several of them share |
 //! | [`run`], [`compare`], [`simulate`], [`locks`], [`topology`], [`calibrate`], [`doctor`], [`generate`] | the verbs |
 //! | [`lock_choice`], [`preload`] | the choice of locks, and the library that loads them into a program |
 //! | [`launch`] | starting a program, forwarding signals, ending as the program ended |
@@ -42,10 +42,12 @@ mod simulate;
 mod suggest;
 mod symbols;
 mod topology;
+mod usage;
 
 use std::process::ExitCode;
 
 use args::{Cli, Verb};
+use clap::CommandFactory as _;
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     match perform(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            failure.report();
+            screen::report(&failure);
             ExitCode::from(failure.code())
         }
     }
@@ -73,7 +75,7 @@ fn perform(cli: &'static Cli) -> Result<u8, Failure> {
         Verb::Topology(args) => topology::run(args),
         Verb::Calibrate(args) => calibrate::run(args),
         Verb::Doctor(args) => doctor::run(args),
-        Verb::Generate(args) => generate::run(args),
+        Verb::Generate(args) => generate::run(args, &Cli::command()),
         Verb::MapWorker(args) => compare::worker::run(args),
         Verb::SelfTest => doctor::self_test::child(),
     }

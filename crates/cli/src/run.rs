@@ -14,11 +14,11 @@ use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::run_stats::{self, Outcome, RunStats};
 
-use crate::args::ENVIRONMENT;
 use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
 use crate::lock_choice::{LockNames, Locks, Under, imagined_topology};
 use crate::symbols::Symbols;
+use crate::usage::ENVIRONMENT;
 use crate::{compare, inspect, output, preload, screen};
 
 const EXAMPLES: &str = "\
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let stats = RunStats::new(provenance, locks.described(), outcome(&ended), resources(&ended), &totals, objects);
     if let Err(failure) = counting.report(&stats) {
         // The program's exit status is what matters to the caller.
-        failure.report();
+        screen::report(&failure);
     }
     Ok(ended.imitate())
 }

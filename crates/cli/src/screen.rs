@@ -78,6 +78,14 @@ pub(crate) fn complain(kind: Option<&str>, what: &str) {
     tell(&format!("{name}{kind} {what}\n"));
 }
 
+/// Reports a failure, unless it is a quiet one.
+pub(crate) fn report(failure: &Failure) {
+    let what = failure.to_string();
+    if !what.is_empty() {
+        complain(None, &what);
+    }
+}
+
 /// The width of the screen behind a descriptor, within limits. A file or pipe has the width in `COLUMNS`, else
 /// [`table::WIDTH`].
 pub(crate) fn width(fd: i32) -> u16 {

@@ -8,7 +8,6 @@ use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
 use super::plan::Plan;
-use super::text::interval;
 use crate::screen::{HEADING, styled};
 
 /// A smaller advantage than this is called little.
@@ -59,7 +58,7 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
         "{theirs}use {}. It {} ({}; confidence {}).",
         best.lock,
         how_much(best, results, did),
-        interval(best.advantage).map_or_else(|| "no spread".to_owned(), |ends| format!("95 % interval {ends}")),
+        best.advantage.interval().map_or_else(|| "no spread".to_owned(), |ends| format!("95 % interval {ends}")),
         confidence(best)
     );
     if best.advantage.mean >= COLLAPSE {

@@ -33,11 +33,12 @@ use std::path::PathBuf;
 use flashlock_report::chart;
 use flashlock_report::results::Results;
 
-use crate::args::number;
 use crate::failure::Failure;
 use crate::lock_choice::{LockChoice, LockNames};
+use crate::usage::number;
 use crate::{inspect, output, screen};
-use plan::{Plan, Until};
+use plan::Plan;
+use schedule::Until;
 use session::{Measured, Session};
 
 /// The exit status if there is no answer: there is no verdict on any lock.

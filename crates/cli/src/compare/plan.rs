@@ -13,6 +13,7 @@ use flashlock_report::results::{Group, Method, Point, Results, SCHEMA, VERSION};
 use super::Args;
 use super::contestant::{Contestant, Rivals, chosen_closures, chosen_locks, chosen_rivals};
 use super::merit::Merit;
+use super::schedule::Until;
 use super::worker;
 use crate::failure::Failure;
 use crate::json;
@@ -26,15 +27,6 @@ const PLACEHOLDER: &str = "{threads}";
 const NO_AXIS: &str = "all";
 /// The map's default panels: work between two operations, in ns.
 const PANELS: [u32; 2] = [0, 2000];
-
-/// When to stop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Until {
-    /// After so many rounds.
-    Rounds(u32),
-    /// When the result is clear, or when the user's time limit is over, if there is one.
-    Settled(Option<Duration>),
-}
 
 /// A group with a table and a panel of its own.
 #[derive(Clone, Debug)]

@@ -5,8 +5,6 @@ use std::time::Duration;
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::units;
 
-use super::plan::Until;
-
 /// The default time of a comparison, if it suffices.
 pub(super) const TIME: Duration = Duration::from_secs(60);
 /// Other locks may be slower than glibc's. A run is assumed to take so many times as long as with glibc.
@@ -19,6 +17,15 @@ const LEAST_LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: u32 = 3;
 /// … and more only as a share of the time that the required rounds leave.
 const SHARE: u32 = 4;
+
+/// When to stop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Until {
+    /// After so many rounds.
+    Rounds(u32),
+    /// When the result is clear, or when the user's time limit is over, if there is one.
+    Settled(Option<Duration>),
+}
 
 /// The result of the trial.
 #[derive(Clone, Debug)]

@@ -142,7 +142,7 @@ fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
     let (ratio, ends) = match overall(results, group, lock) {
         None => (ending.unwrap_or(NONE).to_owned(), String::new()),
         Some(_) if is_no_gain(results, group, lock) => (results.beyond_words(group), String::new()),
-        Some(ratio) => (units::three_digits(ratio.mean), interval(ratio).unwrap_or_default()),
+        Some(ratio) => (units::three_digits(ratio.mean), ratio.interval().unwrap_or_default()),
     };
     let (bad, all) = results.failures(&group.title, lock);
     let measured = all > bad;
@@ -191,11 +191,6 @@ pub(super) fn overall(results: &Results, group: &Group, lock: &str) -> Option<Ra
         Better::More => Some(advantage),
         Better::Less => Some(advantage.inverse()),
     }
-}
-
-/// `0.98–1.10`.
-pub(super) fn interval(ratio: Ratio) -> Option<String> {
-    Some(format!("{}–{}", units::three_digits(ratio.low?), units::three_digits(ratio.high?)))
 }
 
 fn failures(results: &Results, group: &Group, width: u16) -> String {

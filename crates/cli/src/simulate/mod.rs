@@ -31,10 +31,10 @@ use flashlock_report::chart;
 use flashlock_sim::Description;
 use flashlock_workloads::catalogue::{DEFAULT, WorkloadId};
 
-use crate::args::number;
 use crate::failure::Failure;
 use crate::lock_choice::LockNames;
 use crate::suggest::did_you_mean;
+use crate::usage::number;
 use crate::{output, screen};
 use parameters::Parameters;
 use place::Where;

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use flashlock_workloads::catalogue::{self, Parameter, Values, WorkloadInfo, Wrong};
 
-use crate::args::number;
 use crate::failure::Failure;
+use crate::usage::number;
 
 /// An option: a parameter's name, with all workloads that have it.
 struct Choice {

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::student;
+use crate::units;
 
 /// The confidence level of intervals and verdicts.
 pub const CONFIDENCE: f64 = 0.95;
@@ -70,6 +71,11 @@ impl Ratio {
         let pairs: Vec<(f64, f64)> = pairs.into_iter().collect();
         let logarithms: Vec<f64> = pairs.iter().filter_map(|&(value, base)| logarithm(value, base)).collect();
         Self::of_coarse(&logarithms, grain(pairs.iter().flat_map(|&(value, base)| [value, base])))
+    }
+
+    /// Its 95 % interval in words: `0.98–1.10`.
+    pub fn interval(&self) -> Option<String> {
+        Some(format!("{}–{}", units::three_digits(self.low?), units::three_digits(self.high?)))
     }
 
     /// The interval for `comparisons` simultaneous comparisons: wide enough that with 95 % confidence all of them

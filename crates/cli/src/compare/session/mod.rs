@@ -16,10 +16,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::contestant::Contestant;
 use super::merit::NoFigure;
 use super::noise;
-use super::plan::{Cell, Plan, Until};
+use super::plan::{Cell, Plan};
 use super::process::{Ending, Outcome, Watch};
 use super::rivals::{self, Workshop};
-use super::schedule::{self, spoken};
+use super::schedule::{self, Until, spoken};
 use crate::failure::Failure;
 use crate::screen;
 

@@ -8,9 +8,9 @@ use flashlock_report::units;
 use super::{Session, Step, Stop, style, with_threads};
 use crate::compare::contestant::Contestant;
 use crate::compare::merit::NoFigure;
-use crate::compare::plan::{Cell, Until};
+use crate::compare::plan::Cell;
 use crate::compare::process::{Ending, Finished, Outcome};
-use crate::compare::schedule::{self, Schedule, TooShort, Trial, seconds_enough, spoken};
+use crate::compare::schedule::{self, Schedule, TooShort, Trial, Until, seconds_enough, spoken};
 use crate::compare::{FAILS_ANYWAY, NO_ANSWER, NO_METRIC, noise};
 use crate::failure::Failure;
 

@@ -1,0 +1,64 @@
+//! What the command lines of several verbs share.
+
+/// The width of help texts, in columns.
+pub(crate) const WIDTH: usize = 80;
+
+/// The environment variables for the help of several verbs.
+pub(crate) const ENVIRONMENT: &str = "\
+Environment:
+  FLASHLOCK               the lock, unless --lock is given
+  FLASHLOCK_RW            the readers-writer lock, unless --rw is given
+  FLASHLOCK_PRELOAD_PATH  the path of libflashlock_preload.so, or its directory
+  FLASHLOCK_TOPOLOGY      for tests: an imagined machine, NODESxCORESxSMT
+  FLASHLOCK_STATS_FD      set by run --stats for the program; do not set it
+  FLASHLOCK_RCL           delegated locks: which server runs which lock
+  FLASHLOCK_RCL_CONFIG    delegated locks: a TOML file with servers and locks
+  FLASHLOCK_RCL_TRACE     delegated locks: a file for decisions; - is stderr
+  LD_PRELOAD              other libraries in it are kept, after flashlock's
+  NO_COLOR                no colours, unless --color=always is given
+  COLUMNS                 the width of output that does not go to a terminal
+  (Delegated locks: those of programs that use libflashlock_rcl or the crate
+  flashlock-delegation; see docs/delegation.md.)
+";
+
+/// The parser of a whole number within these limits.
+pub(crate) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("must be {least} to {most}, not {text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preload;
+    use flashlock_delegation::{adapt::governor, config};
+    use flashlock_native::{settings, stats};
+
+    #[test]
+    fn every_variable_is_listed() {
+        for name in [
+            settings::ENV,
+            settings::ENV_RW,
+            settings::ENV_TOPOLOGY,
+            stats::ENV,
+            preload::ENV_PATH,
+            preload::LD_PRELOAD,
+            config::ENV_LOCKS,
+            config::ENV_FILE,
+            governor::ENV_TRACE,
+        ] {
+            assert!(ENVIRONMENT.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_limits() {
+        let parse = number(1, 4096);
+        assert_eq!((parse("1"), parse("4096")), (Ok(1), Ok(4096)));
+        for wrong in ["0", "4097", "-1", "many", ""] {
+            assert_eq!(parse(wrong), Err(format!("must be 1 to 4096, not {wrong}")));
+        }
+    }
+}
