@@ -95,11 +95,14 @@ impl Mutex {
 
     /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in
     /// 20 bytes with glibc's `__spins`, which is unused if no glibc code may touch the mutex.
+    ///
+    /// # Safety
+    /// `Q` is made of `Word32`s.
     #[inline(always)]
-    pub fn queue<Q>(&self) -> &Q {
+    pub unsafe fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
         let at = if size_of::<Q>() <= 16 { offset_of!(Self, queue) } else { offset_of!(Self, spins) };
-        // SAFETY: `Q` is a queue made of `Word32`s. It fits (checked above), and any bytes are valid words.
+        // SAFETY: the caller's promise. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const *self).byte_add(at).cast::<Q>() }
     }
 }
@@ -147,10 +150,13 @@ impl RwLock {
 
     /// The state of the one lock that serves readers and writers in this process: an `S` made of words, in our 24
     /// bytes.
+    ///
+    /// # Safety
+    /// `S` is made of `Word32`s.
     #[inline(always)]
-    pub fn state<S>(&self) -> &S {
+    pub unsafe fn state<S>(&self) -> &S {
         const { assert!(size_of::<S>() <= 24 && align_of::<S>() <= 4) };
-        // SAFETY: `S` is a state made of `Word32`s. It fits (checked above), and any bytes are valid words.
+        // SAFETY: the caller's promise. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const self.state).cast::<S>() }
     }
 }

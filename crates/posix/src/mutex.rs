@@ -61,7 +61,8 @@ pub(crate) unsafe fn deadline(clock: Clock, until: *const timespec) -> Option<De
 /// # Safety
 /// A timespec in `wait` is readable.
 unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait: Wait) -> c_int {
-    let queue = mutex.queue::<L::Queue>();
+    // SAFETY: a lock's queue is made of the words of its machine.
+    let queue = unsafe { mutex.queue::<L::Queue>() };
     match wait {
         Wait::Forever => {
             // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
