@@ -16,7 +16,8 @@ type Machine = Native<NoStats>;
 /// One server, and nobody in a section.
 struct One<'a>(Server<'a, Machine>);
 
-impl Roster<Machine> for One<'_> {
+// SAFETY: there is one server, and this thread is no worker in a section. The client's number is not asked for.
+unsafe impl Roster<Machine> for One<'_> {
     fn server(&self, _: u32) -> Server<'_, Machine> {
         self.0
     }
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
     let (head, live, busy) = (Head::new(), words(), words());
     let slots: [Slot<Machine>; 32] = std::array::from_fn(|_| Slot::new());
     let workers = [Worker::new()];
-    let server = Server { head: &head, live: &live, busy: &busy, slots: &slots, workers: &workers };
+    // SAFETY: the parts are new, and this thread alone uses them.
+    let server = unsafe { Server::new(&head, (&live, &busy), &slots, &workers) };
     server.open(1);
     assert!(server.await_turn(0));
     let (client, lock, mut count) = (server.join().expect("room"), Lock::of(1), 0);

@@ -116,7 +116,9 @@ fn lease(server: u32) -> Option<u32> {
     LEASES.try_with(find).ok()
 }
 
-impl Roster<Machine> for Here {
+// SAFETY: a thread has at each server a number of its own: its lease, or, when it ends, one for each request. `WORKER`
+// is set by the threads that serve, and by no others.
+unsafe impl Roster<Machine> for Here {
     #[inline]
     fn server(&self, number: u32) -> Server<'_, Machine> {
         Host::of(number).core

@@ -67,13 +67,11 @@ impl Host {
             return Err(io::Error::other(text));
         };
         let workers = options.threads as usize;
-        let core = rcl::Server {
-            head: &reserve::<Head<Machine>>(1)?[0],
-            live: reserve(GROUPS)?,
-            busy: reserve(GROUPS)?,
-            slots: reserve::<Slot<Machine>>(CLIENTS)?,
-            workers: reserve::<Worker<Machine>>(workers)?,
-        };
+        let (head, slots) = (&reserve::<Head<Machine>>(1)?[0], reserve::<Slot<Machine>>(CLIENTS)?);
+        let (names, workers_at) = ((reserve(GROUPS)?, reserve(GROUPS)?), reserve::<Worker<Machine>>(workers)?);
+        // SAFETY: the parts are new. `threads` gives each worker a number of its own (1), and has one manager (3), and
+        // `here` gives each client one (2). The server is opened below (4), and its workers call only `work`.
+        let core = unsafe { rcl::Server::new(head, names, slots, workers_at) };
         core.open(number);
         let host = Box::leak(Box::new(Self {
             core,

@@ -121,7 +121,7 @@ impl Servers {
     /// does. Work before `from` or after `to`, in ns of virtual time, is not counted.
     pub fn serve<W: WaitPolicy>(&self, number: u32, (from, to): (u64, u64)) {
         let one = self.one(number);
-        one.thread.set(Some(thread_number()));
+        assert!(one.thread.replace(Some(thread_number())).is_none(), "a server has one thread");
         disable_preemption();
         self.server(number).work::<W, _>(0, self, |pass| {
             if pass.sections > 0 && (from..to).contains(&now()) {
@@ -158,16 +158,14 @@ impl Servers {
     }
 }
 
-impl Roster<Sim> for Servers {
+// SAFETY: each simulated thread keeps its client number, and each server has one worker.
+unsafe impl Roster<Sim> for Servers {
     fn server(&self, number: u32) -> rcl::Server<'_, Sim> {
         let parts = &self.one(number).parts;
-        rcl::Server {
-            head: &parts.head,
-            live: &parts.live.0,
-            busy: &parts.busy.0,
-            slots: &parts.slots,
-            workers: std::slice::from_ref(&parts.worker),
-        }
+        let (names, worker) = ((&parts.live.0[..], &parts.busy.0[..]), std::slice::from_ref(&parts.worker));
+        // SAFETY: the parts were made for this server; `client` gives each thread a number (2), and one thread works
+        // (1). No thread looks (3). It is opened when it is made, and only `work` passes (4).
+        unsafe { rcl::Server::new(&parts.head, names, &parts.slots, worker) }
     }
 
     /// A thread takes a number with its first request and keeps it.

@@ -13,7 +13,10 @@ use crate::machine::{Machine, Word};
 use crate::parts::wait::WaitPolicy;
 
 /// What the protocol needs from the runtime: which thread is which.
-pub trait Roster<M: Machine> {
+///
+/// # Safety
+/// The answers are true, and keep the rules of [`Server::new`].
+pub unsafe trait Roster<M: Machine> {
     /// The server of that number. A lock's word has named it, so it exists.
     fn server(&self, number: u32) -> Server<'_, M>;
 
@@ -88,7 +91,7 @@ unsafe fn nothing(_: *mut ()) {}
 /// call this in a section of the same lock.
 ///
 /// # Safety
-/// The lock is valid until every call of this has returned.
+/// The lock is valid until every call of this has returned. Only functions of this module change its words.
 #[inline]
 pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut section: Section<'_>, roster: &R) {
     M::trace(Event::Acquire);

@@ -60,18 +60,18 @@ impl<M: Machine> Default for Head<M> {
     }
 }
 
-/// A server: where its parts are. Each word of `live` goes with one word of `busy` and 32 slots.
+/// A server: where its parts are.
 pub struct Server<'m, M: Machine> {
     /// Its own words.
-    pub head: &'m Head<M>,
+    pub(super) head: &'m Head<M>,
     /// Which client numbers are taken.
-    pub live: &'m [M::Word],
+    live: &'m [M::Word],
     /// Which of these clients have a request that a worker without the turn is running.
-    pub busy: &'m [M::Word],
+    pub(super) busy: &'m [M::Word],
     /// The clients' lines.
-    pub slots: &'m [Slot<M>],
+    slots: &'m [Slot<M>],
     /// The servicing threads.
-    pub workers: &'m [Worker<M>],
+    pub(super) workers: &'m [Worker<M>],
 }
 
 impl<M: Machine> Clone for Server<'_, M> {
@@ -103,6 +103,25 @@ impl Pass {
 }
 
 impl<'m, M: Machine> Server<'m, M> {
+    /// The server with these parts. Each word of `live` goes with one word of `busy` and 32 slots.
+    ///
+    /// # Safety
+    /// The parts belong together: they were new when a server was first made of them, and only functions of this module
+    /// change them. Who is passed the server keeps these rules:
+    /// 1. A worker's number (`me`) is that of one thread.
+    /// 2. A client's number is that of the thread that has [joined](Server::join). It [leaves](Server::leave) once,
+    ///    when it has no request.
+    /// 3. One thread at a time [looks](Server::look), or [revokes](Server::revoke).
+    /// 4. [`open`](Server::open) comes first, once; [`pass`](Server::pass) is called by the worker with the turn.
+    pub const unsafe fn new(
+        head: &'m Head<M>,
+        (live, busy): (&'m [M::Word], &'m [M::Word]),
+        slots: &'m [Slot<M>],
+        workers: &'m [Worker<M>],
+    ) -> Self {
+        Self { head, live, busy, slots, workers }
+    }
+
     fn names(&self) -> Names<'m, M> {
         Names { range: &self.head.range, live: self.live }
     }
