@@ -11,7 +11,8 @@ use crate::slips;
 /// The deliberately broken lock.
 pub struct Busted;
 
-impl<M: Machine> RawLock<M> for Busted {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
 
     flashlock_locks::same_as!(M, Futex: try_acquire unlock is_locked);

@@ -19,13 +19,18 @@
 //! object: the `__kind` of a `pthread_mutex_t` must stay where glibc expects it.
 //!
 //! ## What is safe
-//! [`Raw`](parts::raw::Raw), [`rw::Raw`] and [`Delegate`](closure::Delegate) are for programs that embed a lock; a
-//! program that uses only these, and keeps what their unsafe functions ask, has intact memory. The functions of the
-//! locks themselves ask for the [contract](parts::raw) that their state is their own. [`parts`], [`cond`] and [`sem`]
-//! are what locks and the preload are made of. Their functions reach nothing but the machine's words, nodes and blocks,
-//! whatever numbers the words hold. But all locks of a process share these: a program that writes to a node, or waits
-//! with one, against the invariants on the part's page may make *another* lock let two threads in, or make a closure
-//! lock call any address.
+//! **No safe function of this crate breaks memory**, whatever a program does with it. Locks share queue nodes and
+//! blocks. A wrong word in a node may make *any* lock let two threads in, or make a closure lock call any address. So
+//! two things are unsafe outside the crate:
+//! - **To call a lock on state that is not its own.** The functions of the locks ask for that [contract](parts::raw).
+//!   [`Raw`](parts::raw::Raw), [`rw::Raw`] and [`Delegate`](closure::Delegate) keep it, for programs that embed a lock.
+//! - **To have a [handle](machine::Handle) of a node, or the [name](machine::block::Name) of a block.** These are
+//!   permissions to write there. Safe code can neither make one nor be given one: machines, tests, and locks and parts
+//!   of other crates promise to do with them what the numbered invariants of the page allow. An admission
+//!   [policy](parts::policy) needs none: it looks at waiters, and cannot change them.
+//!
+//! Inside the crate any function may make a handle of a word. There the pages' invariants say which words hold one,
+//! which thread may write what, and who gives a node back. The models and Miri (`cargo xtask miri`) check them.
 #![no_std]
 #![warn(missing_docs)]
 

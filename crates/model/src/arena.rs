@@ -17,7 +17,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::node::Node;
-use flashlock_locks::machine::{Handle, Word as _};
+use flashlock_locks::machine::{Handle, Memory, Word as _};
+use flashlock_locks::parts::queue::link::Link;
+use flashlock_locks::parts::shuffle::front::named_word;
 use flashlock_locks::parts::wait::left::LeftBehind;
 
 use crate::Model;
@@ -50,6 +52,42 @@ fn new_node<C: Checker>() -> Node<Model<C>> {
     let node = unsafe { Node::new() };
     node.tag();
     node
+}
+
+/// The handle of the node with this number.
+fn handle(index: u32) -> Handle {
+    handle_in(index + OFFSET).expect("the handle of a node")
+}
+
+/// The handle in a word, or `None` if it holds none: for tests that look at the queue, and for seeded bugs. Here safe
+/// code may have handles. Whatever it does with them, memory stays intact: the arena checks each handle, and the
+/// checkers watch the data that locks protect.
+pub fn handle_in(word: u32) -> Option<Handle> {
+    // SAFETY: nothing rests on the invariants that a seeded bug breaks.
+    unsafe { Handle::new(word) }
+}
+
+/// The same for a link to a waiter.
+pub fn link_in(word: u32) -> Option<Link> {
+    // SAFETY: as for `handle_in`.
+    unsafe { Link::in_word(word) }
+}
+
+/// The waiter that the `head` of a [`ShflQueue`](flashlock_locks::parts::shuffle::ShflQueue) names.
+pub fn named(head: u32) -> Option<Handle> {
+    handle_in(named_word(head))
+}
+
+/// The same for the name of a block.
+pub fn name_in(word: u32) -> Option<Name> {
+    // SAFETY: as for `handle_in`.
+    unsafe { Name::new(word) }
+}
+
+/// [`Memory::take_node`], in the same way.
+pub fn take_node<M: Memory>() -> Handle {
+    // SAFETY: as for `handle_in`.
+    unsafe { M::take_node() }
 }
 
 struct Books {
@@ -126,7 +164,7 @@ impl<C: Checker> Arena<C> {
         let word = std::ptr::from_ref(word) as usize;
         let index = word.checked_sub(self.nodes.as_ptr() as usize)? / size_of::<OnceCell<Node<Model<C>>>>();
         let rest = word.checked_sub(address(self.nodes.get(index)?.get()?))?;
-        Some((Handle::from_word(index as u32 + OFFSET)?, rest / size_of::<Word<C>>()))
+        Some((handle(index as u32), rest / size_of::<Word<C>>()))
     }
 
     /// Takes a free node.
@@ -139,7 +177,7 @@ impl<C: Checker> Arena<C> {
         books.taken[index as usize] = true;
         books.takes += 1;
         books.most = books.most.max(index + 1);
-        Handle::from_word(index + OFFSET).expect("the handle of a node")
+        handle(index)
     }
 
     /// Takes a node back.
@@ -181,7 +219,7 @@ impl<C: Checker> Arena<C> {
             blocks.len() as u32 - 1
         });
         self.books.borrow_mut().taken_blocks[index as usize] = true;
-        Name::from_word(index + 1).expect("the name of a block")
+        name_in(index + 1).expect("the name of a block")
     }
 
     /// Takes a block back.
@@ -228,13 +266,13 @@ impl<C: Checker> Arena<C> {
     /// The handles of all nodes that were ever taken.
     pub fn ever_taken(&self) -> Vec<Handle> {
         let most = self.books.borrow().most;
-        (0..most).filter_map(|index| Handle::from_word(index + OFFSET)).collect()
+        (0..most).map(handle).collect()
     }
 
     /// The handles of the nodes that are taken at present.
     pub fn taken(&self) -> Vec<Handle> {
         let books = self.books.borrow();
         let named = books.taken.iter().enumerate().filter(|&(_, &taken)| taken);
-        named.filter_map(|(index, _)| Handle::from_word(index as u32 + OFFSET)).collect()
+        named.map(|(index, _)| handle(index as u32)).collect()
     }
 }

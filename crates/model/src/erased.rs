@@ -90,7 +90,8 @@ macro_rules! pass_on {
             })*
         }
 
-        impl<C: Checker> RawLock<Model<C>> for Erased<C> {
+        // SAFETY: that of the lock it stands for.
+        unsafe impl<C: Checker> RawLock<Model<C>> for Erased<C> {
             type Queue = Queue<C>;
 
             $(unsafe fn $name(word: &Word<C>, queue: &Queue<C>, $($argument: $type)?) -> $result {

@@ -13,7 +13,7 @@ use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::zeroed::Zeroed;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
-use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
+use flashlock_locks::sem::{Ended, Entry, SemQueue, Semaphore};
 
 use crate::Model;
 use crate::checker::{Checker, Data};
@@ -236,12 +236,18 @@ impl<C: Checker> Cond<C> {
         Self { queue }
     }
 
+    /// Queues the calling thread; the mutex is at that address.
+    pub fn enqueue(&self, mutex: u64) -> Handle {
+        // SAFETY: a model may do anything with it: see `arena::handle_in`.
+        unsafe { self.queue.enqueue(mutex) }
+    }
+
     /// Waits; the caller holds the mutex before and after.
     pub fn wait<L>(&self, mutex: &Mutex<C, L>, until: Option<Deadline>) -> Waited
     where
         L: RawLock<Model<C>, Queue: Tag>,
     {
-        let me = self.queue.enqueue(mutex.address());
+        let me = self.enqueue(mutex.address());
         mutex.unlock();
         finish(self.queue.wait(me, until), mutex)
     }
@@ -251,7 +257,7 @@ impl<C: Checker> Cond<C> {
     where
         L: RawLock<Model<C>, Queue: Tag>,
     {
-        let me = self.queue.enqueue(mutex.address());
+        let me = self.enqueue(mutex.address());
         mutex.unlock();
         finish(self.queue.cancel(me), mutex)
     }
@@ -317,7 +323,8 @@ struct ToQueue<'a, C: Checker, L: RawLock<Model<C>>> {
     moves: bool,
 }
 
-impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
+// SAFETY: the chain goes to the lock, or is let go.
+unsafe impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
     fn adopt(&self, mutex: u64, chain: Chain) {
         assert_eq!(mutex, self.mutex.address());
         if self.moves {
@@ -346,7 +353,14 @@ impl<C: Checker> Sem<C> {
 
     /// The production semaphore.
     pub fn semaphore(&self) -> Semaphore<'_, Model<C>> {
-        Semaphore { word: &self.word, queue: &self.queue }
+        // SAFETY: the two are private.
+        unsafe { Semaphore::new(&self.word, &self.queue) }
+    }
+
+    /// Begins a wait.
+    pub fn begin(&self) -> Entry {
+        // SAFETY: as for `Cond::enqueue`.
+        unsafe { self.semaphore().begin(None) }
     }
 
     /// Gives a permit.

@@ -5,6 +5,9 @@
 //! tests of the project are in this package's `tests/`. `docs/models.md` says what they cover and what they cannot.
 //! `examples/own-lock` checks a lock, a policy and a workload that this project does not know.
 //!
+//! This package is for tests only. Seeded bugs break the invariants of locks, so here safe code may have handles of
+//! queue nodes ([`arena::handle_in`]). Everywhere else that takes `unsafe`.
+//!
 //! | module | holds |
 //! |---|---|
 //! | [`checker`] | what loom and shuttle have in common, as a trait |

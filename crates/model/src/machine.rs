@@ -30,7 +30,7 @@ impl<C: Checker> Memory for Model<C> {
         World::<C>::current(|world| world.arena.node(handle))
     }
 
-    fn take_node() -> Handle {
+    unsafe fn take_node() -> Handle {
         World::<C>::get().arena.take()
     }
 
@@ -65,7 +65,7 @@ impl<C: Checker> Blocks for Model<C> {
         World::<C>::current(|world| world.arena.block(name))
     }
 
-    fn take_block() -> Name {
+    unsafe fn take_block() -> Name {
         World::<C>::get().arena.take_block()
     }
 
@@ -162,7 +162,7 @@ impl<C: Checker> Listen for Model<C> {
 }
 
 impl<C: Checker> Special for Model<C> {
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
         let world = World::<C>::get();
         let blind = world.setup.fault == Some(Fault::ShortSight);
         let handles = if blind { Vec::new() } else { world.arena.ever_taken() };

@@ -25,6 +25,7 @@ use flashlock_locks::rw::shfl::ShflRwState;
 use flashlock_locks::sem::SemQueue;
 
 use crate::Model;
+use crate::arena::name_in;
 use crate::checker::Checker;
 use crate::word::{Field, Word};
 
@@ -179,8 +180,8 @@ impl<C: Checker, S: Tag> Tag for CohortQueue<Model<C>, S> {
     }
 
     fn beside(&self) -> Vec<Name> {
-        let first = Name::from_word(self.side.peek());
-        let board = first.and_then(|first| Name::from_word(first.block::<Model<C>>().board.peek()));
+        let first = name_in(self.side.peek());
+        let board = first.and_then(|first| name_in(first.block::<Model<C>>().board.peek()));
         let mut blocks = Vec::new();
         for block in [first, board] {
             Side::<Model<C>>::each_block(block, &mut |block| blocks.push(block));

@@ -105,7 +105,7 @@ impl Op {
     fn means(self, op: Op, value: u32) -> bool {
         match self {
             Self::SwapTo(this) => op == Self::Swap && value == this,
-            Self::CasToNode => op == Self::Cas && machine::Handle::from_word(value).is_some(),
+            Self::CasToNode => op == Self::Cas && crate::arena::handle_in(value).is_some(),
             _ => self == op,
         }
     }

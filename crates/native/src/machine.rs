@@ -147,8 +147,9 @@ impl<S: Sink> Memory for Native<S> {
         pool::node(handle)
     }
 
-    fn take_node() -> Handle {
-        thread::take_node()
+    unsafe fn take_node() -> Handle {
+        // SAFETY: the caller's promise.
+        unsafe { thread::take_node() }
     }
 
     fn give_node(handle: Handle) {
@@ -183,8 +184,9 @@ impl<S: Sink> Blocks for Native<S> {
         pool::block(name)
     }
 
-    fn take_block() -> Name {
-        pool::take_block()
+    unsafe fn take_block() -> Name {
+        // SAFETY: the caller's promise.
+        unsafe { pool::take_block() }
     }
 
     fn give_block(name: Name) {
@@ -287,8 +289,9 @@ impl<S: Sink> Listen for Native<S> {
 }
 
 impl<S: Sink> Special for Native<S> {
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        pool::any(look)
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { pool::any(look) }
     }
 
     fn is_there(word: &Word32) -> bool {

@@ -264,14 +264,28 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
     if slot.at_semaphore.load(Relaxed) != 0 { slot.semaphore.post() } else { &node.state.0 }
 }
 
+/// The handle of the node with this number.
+///
+/// # Safety
+/// That of [`Handle::new`].
+unsafe fn handle(number: u32) -> Option<Handle> {
+    // SAFETY: the caller's promise.
+    unsafe { Handle::new(number + NODES_FROM) }
+}
+
 /// Takes a node for exclusive use. Lock-free, and safe in signal handlers.
-pub fn take() -> Handle {
+///
+/// # Safety
+/// That of [`Memory::take_node`](flashlock_locks::machine::Memory::take_node).
+pub unsafe fn take() -> Handle {
     // Before mapping memory, take a node that some thread keeps for its next wait.
     let kept = || if size() < FIRST { None } else { thread::reclaim() };
+    // SAFETY: the number is the caller's alone (invariant 2), who promises the rest.
+    let named = |number| unsafe { handle(number) };
     let Some(number) = pop::<Slot>() else {
-        return kept().or_else(|| Handle::from_word(grow::<Slot>() + NODES_FROM)).unwrap_or_else(|| exhausted());
+        return kept().or_else(|| named(grow::<Slot>())).unwrap_or_else(|| exhausted());
     };
-    Handle::from_word(number + NODES_FROM).unwrap_or_else(|| exhausted())
+    named(number).unwrap_or_else(|| exhausted())
 }
 
 /// Gives a node back.
@@ -281,12 +295,16 @@ pub fn give(handle: Handle) {
 
 /// Calls `look` with each node, free ones included, until it returns true; returns whether it did. A node whose chunk
 /// is not mapped yet was never taken, and is skipped.
-pub fn any(look: impl FnMut(Handle) -> bool) -> bool {
+///
+/// # Safety
+/// That of [`Memory::any_node`](flashlock_locks::machine::Special::any_node).
+pub unsafe fn any(look: impl FnMut(Handle) -> bool) -> bool {
     let is_mapped = |index: &u32| match locate(*index) {
         (0, _) => true,
         (chunk, _) => !registry::get().nodes.later[chunk - 1].load(Acquire).is_null(),
     };
-    (0..size()).filter(is_mapped).filter_map(|index| Handle::from_word(index + NODES_FROM)).any(look)
+    // SAFETY: the caller's promise.
+    (0..size()).filter(is_mapped).filter_map(|index| unsafe { handle(index) }).any(look)
 }
 
 /// How many nodes there are, free ones included.
@@ -325,8 +343,13 @@ pub fn block<S: Sink>(name: Name) -> &'static Block<Native<S>> {
 }
 
 /// Takes a block for exclusive use. Lock-free, and safe in signal handlers.
-pub fn take_block() -> Name {
-    Name::from_word(pop::<BlockSlot>().unwrap_or_else(grow::<BlockSlot>) + BLOCKS_FROM).unwrap_or_else(|| exhausted())
+///
+/// # Safety
+/// That of [`Memory::take_block`](flashlock_locks::machine::Memory::take_block).
+pub unsafe fn take_block() -> Name {
+    let number = pop::<BlockSlot>().unwrap_or_else(grow::<BlockSlot>);
+    // SAFETY: the number is the caller's alone (invariant 2), who promises the rest.
+    unsafe { Name::new(number + BLOCKS_FROM) }.unwrap_or_else(|| exhausted())
 }
 
 /// Gives a block back.
@@ -355,13 +378,18 @@ mod tests {
         assert!(locate(Handle::LIMIT - NODES_FROM - 1).0 <= LATER);
     }
 
+    fn taken() -> Handle {
+        // SAFETY: it is in no queue, and given back once.
+        unsafe { take() }
+    }
+
     #[test]
     fn nodes_are_distinct_and_come_back() {
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 std::thread::spawn(|| {
                     for round in 0..200 {
-                        let taken: Vec<_> = (0..50).map(|_| take()).collect();
+                        let taken: Vec<_> = (0..50).map(|_| taken()).collect();
                         for (i, &handle) in taken.iter().enumerate() {
                             node::<NoStats>(handle).since.0.store(round * 100 + i as u32, Relaxed);
                         }

@@ -75,16 +75,26 @@ const fn line_of(storage: u64) -> usize {
     ((storage >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - LINES.ilog2())) as usize
 }
 
+/// The handle in a word of a line.
+fn kept_in(word: u32) -> Option<Handle> {
+    // SAFETY: only `give_node` writes such a word: a node that was given back, which whoever exchanges the word owns.
+    unsafe { Handle::new(word) }
+}
+
 /// Takes a node for the calling thread.
-pub fn take_node() -> Handle {
+///
+/// # Safety
+/// That of [`Memory::take_node`](flashlock_locks::machine::Memory::take_node).
+pub unsafe fn take_node() -> Handle {
     // AcqRel here and below, as in the pool: another thread may have put the node there, or may take it.
-    Handle::from_word(spare().swap(0, AcqRel)).unwrap_or_else(pool::take)
+    // SAFETY: the caller's promise.
+    kept_in(spare().swap(0, AcqRel)).unwrap_or_else(|| unsafe { pool::take() })
 }
 
 /// Gives a node back: keeps it for the next wait on the calling thread's line. A node that was on the line goes to the
 /// pool.
 pub fn give_node(handle: Handle) {
-    if let Some(surplus) = Handle::from_word(spare().swap(handle.word(), AcqRel)) {
+    if let Some(surplus) = kept_in(spare().swap(handle.word(), AcqRel)) {
         pool::give(surplus);
     }
 }
@@ -92,7 +102,7 @@ pub fn give_node(handle: Handle) {
 /// Takes the node from a line, if there is one.
 fn take_from(spare: &Spare) -> Option<Handle> {
     let is_empty = spare.0.load(Relaxed) == 0;
-    if is_empty { None } else { Handle::from_word(spare.0.swap(0, AcqRel)) }
+    if is_empty { None } else { kept_in(spare.0.swap(0, AcqRel)) }
 }
 
 /// Takes a node from any line.

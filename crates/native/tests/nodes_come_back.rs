@@ -110,7 +110,8 @@ const TRY_LOSES: u8 = 1;
 /// Destroying the lock gives nothing back.
 const DESTROYS_NOTHING: u8 = 2;
 
-impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
+// SAFETY: that of `L`: nodes that are lost serve no lock.
+unsafe impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
     flashlock_locks::same_as!(Here, L: acquire unlock is_locked);
@@ -124,7 +125,8 @@ impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
         // SAFETY: the caller's promise.
         let taken = unsafe { L::try_acquire(word, queue) };
         if B == TRY_LOSES && !taken {
-            let _ = Here::take_node();
+            // SAFETY: nothing is done with it.
+            let _ = unsafe { Here::take_node() };
         }
         taken
     }

@@ -53,6 +53,12 @@ fn check(history: &[usize]) {
     assert!(longest < WAITERS * ONE_IN as usize * 8, "somebody was passed over {longest} times");
 }
 
+/// The handle in a word, of a node that waits here.
+fn handle_in(word: u32) -> Option<Handle> {
+    // SAFETY: its thread's waits end in the order of the calls, each by one `wait`.
+    unsafe { Handle::new(word) }
+}
+
 /// One process has one choice, so both orders are tested here.
 #[test]
 fn few_circulate_and_nobody_is_forgotten() {
@@ -62,13 +68,13 @@ fn few_circulate_and_nobody_is_forgotten() {
     let cond = CondQueue::<M>::new();
     let signal = |who: &HashMap<u32, usize>| {
         cond.signal();
-        let notified =
-            |word: &&u32| Handle::from_word(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
-        let called = who.keys().find(notified).and_then(|word| Handle::from_word(*word)).expect("a signal tells one");
+        let notified = |word: &&u32| handle_in(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
+        let called = who.keys().find(notified).and_then(|word| handle_in(*word)).expect("a signal tells one");
         assert_eq!(cond.wait(called, None), Outcome::Signaled(None));
         called
     };
-    check(&history(signal, || cond.enqueue(0)));
+    // SAFETY: the handle goes to `wait`, when its waiter is called.
+    check(&history(signal, || unsafe { cond.enqueue(0) }));
 
     check(&semaphore_history());
     assert!(M::epoch() > 0);
@@ -78,11 +84,13 @@ fn few_circulate_and_nobody_is_forgotten() {
 fn semaphore_history() -> Vec<usize> {
     const CALLS: usize = 20_000;
     let (word, queue) = (<Word32 as Word>::new(0), SemQueue::<M>::new());
-    let semaphore = || Semaphore { word: &word, queue: &queue };
+    // SAFETY: the two are used by it only.
+    let semaphore = || unsafe { Semaphore::new(&word, &queue) };
     let (history, queued) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
     let wait = |me| {
         loop {
-            let Entry::Queued(node) = semaphore().begin(None) else { panic!("there is no permit") };
+            // SAFETY: the handle goes to `wait_with`.
+            let Entry::Queued(node) = (unsafe { semaphore().begin(None) }) else { panic!("there is no permit") };
             queued.fetch_add(1, Relaxed);
             let sleep = |word: &Word32, expected| {
                 M::park(word, expected, None);

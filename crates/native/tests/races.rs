@@ -133,7 +133,8 @@ mod control {
     /// Excludes, but lacks memory ordering.
     struct Unordered;
 
-    impl RawLock<Here> for Unordered {
+    // SAFETY: it has no nodes.
+    unsafe impl RawLock<Here> for Unordered {
         type Queue = ();
 
         unsafe fn try_acquire(word: &Word32, (): &()) -> bool {

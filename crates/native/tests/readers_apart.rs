@@ -22,12 +22,23 @@ struct Guarded {
 // SAFETY: only threads that hold the lock access the cells.
 unsafe impl Sync for Guarded {}
 
+fn state_of(lock: &Lock) -> &<L as RawRwLock<M>>::State {
+    // SAFETY: it is only looked at, and passed to functions of the lock.
+    unsafe { lock.state() }
+}
+
+/// Readers use distributed counters from now on.
+fn begin(lock: &Lock) {
+    // SAFETY: it is this lock's state.
+    unsafe { state_of(lock).count_distributed::<SpinThenPark>(None) };
+}
+
 impl Guarded {
     fn new() -> Self {
         let lock = Lock::new();
-        assert_eq!(lock.state().side.0.load(Relaxed), 0);
-        lock.state().count_distributed::<SpinThenPark>(None);
-        assert_ne!(lock.state().side.0.load(Relaxed), 0, "no side block");
+        assert_eq!(state_of(&lock).side.0.load(Relaxed), 0);
+        begin(&lock);
+        assert_ne!(state_of(&lock).side.0.load(Relaxed), 0, "no side block");
         Self { lock, cells: UnsafeCell::new([0; 4]) }
     }
 
@@ -47,8 +58,8 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         // SAFETY: no thread uses the lock any more, and its own end finds nothing left to give back.
-        unsafe { L::destroy(self.lock.state()) };
-        assert_eq!(self.lock.state().side.0.load(Relaxed), 0, "the side block is not given back");
+        unsafe { L::destroy(state_of(&self.lock)) };
+        assert_eq!(state_of(&self.lock).side.0.load(Relaxed), 0, "the side block is not given back");
     }
 }
 
@@ -154,19 +165,22 @@ fn readers_may_drift_from_counter_to_counter() {
 #[test]
 fn writers_end_it() {
     let guarded = Guarded::new();
-    let side = guarded.lock.state().side.0.load(Relaxed);
-    let apart = guarded.lock.state().heat.0.load(Relaxed);
+    let side = state_of(&guarded.lock).side.0.load(Relaxed);
+    let apart = state_of(&guarded.lock).heat.0.load(Relaxed);
     for _ in 0..Tunables::DEFAULT.writers {
-        assert_eq!(guarded.lock.state().heat.0.load(Relaxed), apart);
+        assert_eq!(state_of(&guarded.lock).heat.0.load(Relaxed), apart);
         assert!(guarded.lock.write(Writer::Fair, None).is_ok());
         release(&guarded.lock);
     }
-    assert_eq!(guarded.lock.state().heat.0.load(Relaxed), 0);
+    assert_eq!(state_of(&guarded.lock).heat.0.load(Relaxed), 0);
     assert!(read(&guarded.lock, None).is_ok());
     assert!(!guarded.lock.try_write());
     release(&guarded.lock);
-    guarded.lock.state().count_distributed::<SpinThenPark>(None);
-    assert_eq!((guarded.lock.state().heat.0.load(Relaxed), guarded.lock.state().side.0.load(Relaxed)), (apart, side));
+    begin(&guarded.lock);
+    assert_eq!(
+        (state_of(&guarded.lock).heat.0.load(Relaxed), state_of(&guarded.lock).side.0.load(Relaxed)),
+        (apart, side)
+    );
 }
 
 /// A failed trylock obstructs no reader.

@@ -43,7 +43,8 @@ struct Waiting<'a, M: Machine<Word = Word32>> {
 /// Moves waiters to the queues of mutexes on `L`.
 struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
 
-impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
+// SAFETY: the chain goes to the lock.
+unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
     fn adopt(&self, mutex: u64, chain: Chain) {
         // SAFETY: the waiters in the chain will acquire this mutex, so it exists.
         unsafe {
@@ -127,7 +128,9 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
         return EPERM;
     }
     object.begin_wait();
-    let me = queue.enqueue(movable(object));
+    // SAFETY: it goes to `cancel` or `wait_with` below, or to `cancel` in `cleanup` if that does not return. What comes
+    // back goes to `reacquire`.
+    let me = unsafe { queue.enqueue(movable(object)) };
     let waiting = Waiting { queue, mutex, me };
     // SAFETY: as above.
     let refused = unsafe { unlock::<L, M>(mutex) };

@@ -70,7 +70,8 @@ impl<M: Machine<Word = Word32>> Sem<M> {
     /// The semaphore, if it is ours. Relaxed: the mark was written before any other thread could see the semaphore.
     #[inline(always)]
     fn ours(&self) -> Option<Semaphore<'_, M>> {
-        (self.mark.load(Relaxed) == MARK).then_some(Semaphore { word: &self.word, queue: &self.queue })
+        // SAFETY: the mark says that they were made together; only this page touches them.
+        (self.mark.load(Relaxed) == MARK).then(|| unsafe { Semaphore::new(&self.word, &self.queue) })
     }
 }
 
@@ -110,7 +111,8 @@ unsafe extern "C-unwind" fn cleanup<M: Machine<Word = Word32>>(arg: *mut c_void)
 /// Waits, after no permit was found.
 #[cold]
 fn wait_slow<M: Machine<Word = Word32>>(semaphore: Semaphore<'_, M>, until: Option<Deadline>) -> c_int {
-    let ended = match semaphore.begin(until) {
+    // SAFETY: the handle goes to `wait_with`, or to `cancel` in `cleanup` if that does not return.
+    let ended = match unsafe { semaphore.begin(until) } {
         Entry::Over(how) => how,
         Entry::Queued(me) => {
             let waiting = Waiting { semaphore, me };

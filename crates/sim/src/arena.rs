@@ -145,8 +145,17 @@ impl Arena {
         unsafe { self.base.add(BLOCKS_AT).cast::<Block<Sim>>().add(index as usize).as_ref() }
     }
 
+    /// The word of the handle of the node with this number.
+    pub(crate) const fn handle_word(index: u32) -> u32 {
+        index + FIRST
+    }
+
     /// The handle of the node with this number.
-    pub(crate) fn handle(index: u32) -> Handle {
-        Handle::from_word(index + FIRST).expect("nodes begin behind the reserved handle")
+    ///
+    /// # Safety
+    /// That of [`Handle::new`].
+    pub(crate) unsafe fn handle(index: u32) -> Handle {
+        // SAFETY: the caller's promise.
+        unsafe { Handle::new(Self::handle_word(index)) }.expect("nodes begin behind the reserved handle")
     }
 }

@@ -111,14 +111,15 @@ impl Memory for Sim {
         with(|kernel| kernel.arena.node(handle))
     }
 
-    fn take_node() -> Handle {
+    unsafe fn take_node() -> Handle {
         with(|kernel| {
             if let Some(handle) = kernel.me().nodes.pop() {
                 return handle;
             }
             assert!(kernel.nodes_made < FREE_NODES, "simulated threads wait with {NODES} nodes or more");
             kernel.nodes_made += 1;
-            Arena::handle(kernel.nodes_made - 1)
+            // SAFETY: no thread has it; the caller's promise.
+            unsafe { Arena::handle(kernel.nodes_made - 1) }
         })
     }
 
@@ -148,14 +149,15 @@ impl Blocks for Sim {
         with(|kernel| kernel.arena.side(name))
     }
 
-    fn take_block() -> Name {
+    unsafe fn take_block() -> Name {
         with(|kernel| {
             if let Some(name) = kernel.blocks.pop() {
                 return name;
             }
             assert!(kernel.blocks_made < BLOCKS, "simulated locks have {BLOCKS} side blocks and parts");
             kernel.blocks_made += 1;
-            Name::from_word(kernel.blocks_made).expect("it is not 0")
+            // SAFETY: no lock has it; the caller's promise.
+            unsafe { Name::new(kernel.blocks_made) }.expect("it is not 0")
         })
     }
 
@@ -312,9 +314,10 @@ impl Listen for Sim {
 }
 
 impl Special for Sim {
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
         let made = with(|kernel| kernel.nodes_made);
-        (0..made).map(Arena::handle).any(look)
+        // SAFETY: the caller's promise.
+        (0..made).map(|index| unsafe { Arena::handle(index) }).any(look)
     }
 
     fn poll_until(

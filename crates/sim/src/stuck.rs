@@ -6,8 +6,6 @@
 
 use std::fmt;
 
-use flashlock_locks::machine::Handle;
-
 use crate::arena::{Arena, LINE, NODES};
 use crate::kernel::Kernel;
 use crate::machine::Word;
@@ -94,8 +92,7 @@ pub(crate) fn report(kernel: &Kernel, why: Why, names: &[Name]) -> Stuck {
 fn place(kernel: &Kernel, names: &[Name], address: usize) -> String {
     let offset = address - kernel.arena.address(0);
     if offset < NODES as usize * LINE {
-        let handle: Handle = Arena::handle((offset / LINE) as u32);
-        return format!("queue node {}, byte {}", handle.word(), offset % LINE);
+        return format!("queue node {}, byte {}", Arena::handle_word((offset / LINE) as u32), offset % LINE);
     }
     match names.iter().find(|(first, bytes, _)| (*first..first + bytes).contains(&address)) {
         Some((first, _, name)) => format!("{name}, byte {}", address - first),

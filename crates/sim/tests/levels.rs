@@ -1,18 +1,17 @@
 //! A lock of three levels goes to the nearest waiter: first of the core, then of the NUMA node, then of another node.
 //! It stays with each only for a limited time. A lock with a secondary queue for sleeping waiters hardly waits for
-//! them. The side blocks of all these locks have room for what a machine has.
+//! them.
 
 mod common;
 
 use std::rc::Rc;
 
 use common::Log;
-use flashlock_locks::machine::{Division, Topology as _, Tunables, Word as _};
+use flashlock_locks::machine::{Division, Topology as _, Tunables};
 use flashlock_locks::mutex::numa::{Cst, Hmcs};
 use flashlock_locks::parts::raw::{Raw, RawLock};
-use flashlock_locks::parts::side::{MOST, Side};
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
-use flashlock_sim::{Description, Options, Sim, Simulation, Word, compute};
+use flashlock_sim::{Description, Options, Sim, Simulation, compute};
 
 /// Limits of hand-offs within a core and within a NUMA node.
 const NEAR: u32 = 5;
@@ -94,20 +93,4 @@ fn sleepers_aside_are_not_waited_for() {
     assert_eq!(order.len() as u32, 64 * ROUNDS);
     println!("cst {cst} ns, hmcs {hmcs} ns");
     assert!(2.0 * cst < hmcs, "cst {cst} ns, hmcs {hmcs} ns");
-}
-
-#[test]
-fn a_side_block_names_as_many_parts_as_it_says() {
-    let mut simulation = Simulation::new(&Description::find("2x18x2").unwrap(), Options::default());
-    let word = Rc::new(simulation.place("lock", Word::new(0)));
-    simulation.spawn(move || {
-        let side = Side::<Sim>::make(&word, |_| ());
-        let parts: Vec<_> = (0..MOST).map(|number| side.part_or_make(number, None, |_| ())).collect();
-        assert!((0..MOST).all(|number| side.part(number) == Some(parts[number as usize])));
-        assert!(side.names().eq(parts.iter().copied()), "in the order of their numbers, each once");
-        assert_eq!(side.part(MOST), Some(parts[0]), "beyond, parts are shared");
-        Side::<Sim>::give_back(&word);
-        assert!(Side::<Sim>::of(&word).is_none());
-    });
-    simulation.run().unwrap();
 }

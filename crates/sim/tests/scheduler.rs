@@ -375,7 +375,8 @@ fn a_sleeper_that_is_moved_sleeps_on_elsewhere() {
     for until in [None, Some(at(MS))] {
         let (log, handles) = (log.clone(), handles.clone());
         simulation.spawn(move || {
-            let handle = Sim::take_node();
+            // SAFETY: it is in no queue, and given back once.
+            let handle = unsafe { Sim::take_node() };
             handles.write(handle);
             let node = Sim::node(handle);
             node.state.store(0, Relaxed);

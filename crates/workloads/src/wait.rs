@@ -54,7 +54,8 @@ impl<M: Machine> RawCond<M> {
 /// Never moves a waiter to a mutex, because waiters name none.
 struct NotMoved;
 
-impl Morph for NotMoved {
+// SAFETY: it does nothing with a chain.
+unsafe impl Morph for NotMoved {
     fn adopt(&self, _mutex: u64, _chain: Chain) {
         unreachable!("no waiter names a mutex")
     }
@@ -62,7 +63,8 @@ impl Morph for NotMoved {
 
 impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
     fn wait(&self, lock: &impl Lock) {
-        let me = self.queue.enqueue(0);
+        // SAFETY: the handle goes to `wait_with`, and what comes back to `pass_baton`.
+        let me = unsafe { self.queue.enqueue(0) };
         lock.release();
         let outcome = self.queue.wait_with(me, |word, expected| {
             self.waiting.wait::<M>(word, expected);
@@ -97,7 +99,8 @@ impl<M: Machine> RawSem<M> {
     }
 
     fn semaphore(&self) -> Semaphore<'_, M> {
-        Semaphore { word: &self.word, queue: &self.queue }
+        // SAFETY: the parts are private, and nothing else uses them.
+        unsafe { Semaphore::new(&self.word, &self.queue) }
     }
 }
 
@@ -115,7 +118,8 @@ impl<M: Machine<Word: Sync>> Permits for RawSem<M> {
         if semaphore.try_wait() {
             return;
         }
-        if let Entry::Queued(me) = semaphore.begin(None) {
+        // SAFETY: the handle goes to `wait_with`.
+        if let Entry::Queued(me) = unsafe { semaphore.begin(None) } {
             semaphore.wait_with(me, None, |word, expected| {
                 self.waiting.wait::<M>(word, expected);
                 Slept::Woken

@@ -39,7 +39,8 @@ impl<const SOUND: bool> ParkingTicket<SOUND> {
     const TURN: Ordering = if SOUND { Acquire } else { Relaxed };
 }
 
-impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
+// SAFETY: it has neither nodes nor blocks.
+unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     /// What the lock needs beside the word: `next`, the number that the next thread draws.
     type Queue = M::Word;
 

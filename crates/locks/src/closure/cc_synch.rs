@@ -125,11 +125,13 @@ unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W
     /// 0 -> an empty node -> 0; or joins the queue.
     unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
         M::trace(Event::Acquire);
-        let empty = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 2 to 4.
+        let empty = unsafe { M::take_node() };
         empty.node::<M>().prepare(state::WAITING);
         if let Some(me) = Handle::from_word(lock.tail.swap(empty.word(), AcqRel)) {
             let node = me.node::<M>();
-            publish(node, request);
+            // SAFETY: this thread found the node in `tail` (invariant 3); `run` was called with the request.
+            unsafe { publish(node, request) };
             node.next.store(empty.word(), Release);
             let served = Self::wait::<M>(me);
             M::give_node(me);

@@ -232,7 +232,8 @@ impl<M: Machine> FlatState<M> {
     /// A new record, TAKEN.
     #[cold]
     fn new_record(&self) -> Record<M> {
-        let record = Record::<M>::of(M::take_node());
+        // SAFETY: the node is the lock's until `destroy` (invariants 2 to 4).
+        let record = Record::<M>::of(unsafe { M::take_node() });
         record.node.prepare(TAKEN);
         let word = record.handle.word();
         let first = self.first.compare_exchange(0, word, Relaxed, Relaxed).err().unwrap_or(word);
@@ -244,12 +245,16 @@ impl<M: Machine> FlatState<M> {
 
 impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
     /// (free, or held) -> the request was run.
+    ///
+    /// # Safety
+    /// That of [`RawClosure::run`].
     #[cold]
-    fn ask<M: Machine>(lock: &FlatState<M>, request: *mut Request) {
+    unsafe fn ask<M: Machine>(lock: &FlatState<M>, request: *mut Request) {
         M::trace(Event::Contended);
         let stamp = M::stamp();
         let (record, listed) = lock.take_record();
-        publish(record.node, request);
+        // SAFETY: this thread has made the record TAKEN (invariant 3); the caller's promise.
+        unsafe { publish(record.node, request) };
         record.state().store(state::WAITING, Release);
         if !listed {
             push::<M>(&lock.active, record, record.next());
@@ -366,14 +371,15 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
         M::trace(Event::Acquire);
         if !lock.try_hold() {
-            return Self::ask(lock, request);
+            // SAFETY: the caller's promise.
+            return unsafe { Self::ask(lock, request) };
         }
         // SAFETY: the caller's promise; no other thread runs it, and this thread is the combiner (invariant 1).
         unsafe { Request::act(request) };
         Self::combine(lock);
     }
 
-    fn destroy(lock: &FlatState<M>) {
+    unsafe fn destroy(lock: &FlatState<M>) {
         for record in list::<M>(&lock.records, Record::next_record) {
             record.owner().store(0, Relaxed); // Invariant 2. The pool publishes it.
             M::give_node(record.handle);

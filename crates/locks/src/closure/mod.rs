@@ -112,13 +112,20 @@ pub unsafe trait RawClosure<M: Machine>: 'static {
     /// request, once, and nothing else accesses it. The lock is valid until every call of this has returned.
     unsafe fn run(state: &Self::State, request: *mut Request);
 
-    /// Gives back what the lock owns besides its state. The lock is not used any more.
-    fn destroy(_state: &Self::State) {}
+    /// Gives back what the lock owns besides its state.
+    ///
+    /// # Safety
+    /// No call of [`run`](RawClosure::run) is under way, and no other call of this. The lock is not used any more.
+    unsafe fn destroy(_state: &Self::State) {}
 }
 
 /// Writes the request's address into a node. Relaxed: the thread that links the node, or stores its state, publishes
 /// it.
-pub fn publish<M: Machine>(node: &Node<M>, request: *mut Request) {
+///
+/// # Safety
+/// The node is the calling thread's, as invariants of the lock say. Until the request has been run, it is valid, and
+/// any thread may run it: what [`RawClosure::run`] was promised.
+pub unsafe fn publish<M: Machine>(node: &Node<M>, request: *mut Request) {
     let address = request.expose_provenance() as u64;
     node.mutex[0].store(address as u32, Relaxed);
     node.mutex[1].store((address >> 32) as u32, Relaxed);
@@ -234,6 +241,7 @@ impl<M: Machine, L: RawClosure<M>, T> Delegate<M, L, T> {
 
 impl<M: Machine, L: RawClosure<M>, T> Drop for Delegate<M, L, T> {
     fn drop(&mut self) {
-        L::destroy(&self.state);
+        // SAFETY: `&mut` excludes all others, and this is the last use.
+        unsafe { L::destroy(&self.state) };
     }
 }

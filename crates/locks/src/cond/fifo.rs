@@ -81,7 +81,10 @@ pub enum Outcome {
 }
 
 /// What a broadcast does with the waiters of a mutex, which is named by its address.
-pub trait Morph {
+///
+/// # Safety
+/// `adopt` does no more with the chain than it says, or [lets it go](Chain::hand_over_hand).
+pub unsafe trait Morph {
     /// [`RawLock::adopt`](crate::parts::raw::RawLock::adopt) of the mutex's lock.
     fn adopt(&self, mutex: u64, chain: Chain);
 }
@@ -122,9 +125,15 @@ impl<M: Machine> CondQueue<M> {
 
     /// Queues the calling thread, which holds the mutex at address `mutex`. (0: a mutex that is none of our locks, or
     /// that the thread goes on holding.) The caller then releases the mutex and calls [`CondQueue::wait`].
-    pub fn enqueue(&self, mutex: u64) -> Handle {
+    ///
+    /// # Safety
+    /// The calling thread passes the handle to [`wait`](CondQueue::wait), [`wait_with`](CondQueue::wait_with) or
+    /// [`cancel`](CondQueue::cancel) of this queue, once, or before that to [`withdraw`](CondQueue::withdraw), which
+    /// ends the wait if it returns true. It does with the [`Outcome`] as that says, and nothing else with the handle.
+    pub unsafe fn enqueue(&self, mutex: u64) -> Handle {
         M::trace(Event::CondWait);
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 and 3; the callers keep the rest of it.
+        let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::QUEUED);
         node.role.store(Chosen::role::<M>(), Relaxed); // For the mutex's queue, if it is moved there.

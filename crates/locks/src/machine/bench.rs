@@ -137,7 +137,7 @@ impl Memory for Bench {
         NODES.at(handle.word() - NODES_FROM)
     }
 
-    fn take_node() -> Handle {
+    unsafe fn take_node() -> Handle {
         // SAFETY: it joins the pool.
         handle(NODES.take(|| unsafe { Node::new() }))
     }
@@ -161,7 +161,7 @@ impl Blocks for Bench {
         BLOCKS.at(name.word() - 1)
     }
 
-    fn take_block() -> Name {
+    unsafe fn take_block() -> Name {
         // SAFETY: it joins the pool.
         Name::from_word(BLOCKS.take(|| unsafe { Block::new() }) + 1).expect("it is not 0")
     }
@@ -242,7 +242,7 @@ impl Topology for Bench {}
 impl Listen for Bench {}
 
 impl Special for Bench {
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
         let nodes = NODES.books().0.len() as u32;
         (0..nodes).map(handle).any(look)
     }

@@ -11,7 +11,7 @@ use crate::machine::{Memory, Word};
 /// How many blocks a block names.
 pub const SLOTS: u32 = 15;
 
-/// Names a block. Zero is "no block".
+/// Names a block. Zero is "no block". As a [`Handle`](crate::machine::Handle) is for a node, it is a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name(NonZeroU32);
 
@@ -19,9 +19,19 @@ impl Name {
     /// Names are below this.
     pub const LIMIT: u32 = 1 << 28;
 
+    /// The name in a word, or `None` for zero. For machines and tests.
+    ///
+    /// # Safety
+    /// The word names a block. It is done with the name only what the invariants of [`side`](crate::parts::side), and
+    /// of the lock that the block belongs to, allow. (A machine does with it what [`Memory`] says.)
+    #[inline]
+    pub const unsafe fn new(word: u32) -> Option<Self> {
+        Self::from_word(word)
+    }
+
     /// The name in a word, or `None` for zero.
     #[inline]
-    pub const fn from_word(word: u32) -> Option<Self> {
+    pub(crate) const fn from_word(word: u32) -> Option<Self> {
         match NonZeroU32::new(word) {
             Some(raw) => Some(Self(raw)),
             None => None,
@@ -48,7 +58,10 @@ pub trait Blocks: Memory {
 
     /// A block for state for which a lock has no room. Safe to call from a signal handler, as
     /// [`take_node`](Memory::take_node).
-    fn take_block() -> Name;
+    ///
+    /// # Safety
+    /// That of [`Name::new`]. No lock names the block yet.
+    unsafe fn take_block() -> Name;
 
     /// Gives a block back. No thread uses or names it any more.
     fn give_block(name: Name);

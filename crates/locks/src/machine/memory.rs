@@ -7,6 +7,32 @@ use crate::machine::node::Node;
 use crate::machine::word::Word;
 
 /// Names a queue node. Zero is "no node"; one is [`Handle::RESERVED`], which algorithms use as a sentinel.
+///
+/// **A handle is a permission.** With it, safe functions write to the node, link it and give it back, although all
+/// locks share the nodes. So safe code outside this crate cannot make one: only [`Handle::new`], [`Memory::take_node`]
+/// and [`Special::any_node`](crate::machine::Special::any_node) do, whose callers promise to [keep the invariants](Handle::new). Nor is it given one: the
+/// traits whose functions are passed handles or nodes are unsafe to implement. Inside this crate any function may make
+/// one (`from_word`): the pages' invariants say which words name a node, and who may do what with it.
+///
+/// ```compile_fail,E0624
+/// let of_another_lock = flashlock_locks::machine::Handle::from_word(17);
+/// ```
+///
+/// ```compile_fail,E0133
+/// let of_another_lock = flashlock_locks::machine::Handle::new(17);
+/// ```
+///
+/// ```compile_fail,E0133
+/// use flashlock_locks::machine::{Machine, Word, node::state};
+/// use std::sync::atomic::Ordering::Release;
+///
+/// fn all_requests_were_run<M: Machine>() {
+///     M::any_node(|waiter| {
+///         waiter.node::<M>().state.store(state::SERVED, Release);
+///         false
+///     });
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(NonZeroU32);
 
@@ -16,9 +42,21 @@ impl Handle {
     /// Handles are below this, so that an algorithm may keep up to four flag bits beside one.
     pub const LIMIT: u32 = 1 << 28;
 
+    /// The handle in a word, or `None` for zero and for the sentinel. For machines, and for tests that play a thread of
+    /// a lock.
+    ///
+    /// # Safety
+    /// The word names a node. It is done with the handle only what the numbered invariants on the page of the node's
+    /// user allow: of the lock, part, condition variable or semaphore that it serves at that moment. (A machine does
+    /// with it what [`Memory`] says.)
+    #[inline]
+    pub const unsafe fn new(word: u32) -> Option<Self> {
+        Self::from_word(word)
+    }
+
     /// The handle in a word, or `None` for zero and for the sentinel.
     #[inline]
-    pub const fn from_word(word: u32) -> Option<Self> {
+    pub(crate) const fn from_word(word: u32) -> Option<Self> {
         match NonZeroU32::new(word) {
             Some(raw) if word != Self::RESERVED => Some(Self(raw)),
             _ => None,
@@ -110,7 +148,10 @@ pub trait Memory: Sized + 'static {
 
     /// A node for the calling thread to wait with. Safe to call from a signal handler that interrupted any function of
     /// this trait.
-    fn take_node() -> Handle;
+    ///
+    /// # Safety
+    /// That of [`Handle::new`]. The node is in no queue yet.
+    unsafe fn take_node() -> Handle;
 
     /// Gives a node back. No queue may name it any more. It need not be given back by the thread that took it: the
     /// thread that removes a left-behind node from a queue gives it back.

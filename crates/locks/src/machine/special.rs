@@ -59,7 +59,10 @@ pub const REAL_TIME: i32 = 100;
 pub trait Special: Waiting {
     /// Shows nodes to `look` until it returns true; returns whether it did. The nodes include all that were taken
     /// before anything that the caller has seen. Many are in no queue, or in a queue that does not concern the caller.
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
+    ///
+    /// # Safety
+    /// That of [`Handle::new`], for each of them.
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool;
 
     /// Whether a word of a lock that may have been freed is still in memory that can be read.
     fn is_there(_word: &Self::Word) -> bool {

@@ -59,8 +59,9 @@ impl<M: Machine, O: Options> Memory for Tuned<M, O> {
     }
 
     #[inline]
-    fn take_node() -> Handle {
-        M::take_node()
+    unsafe fn take_node() -> Handle {
+        // SAFETY: the caller's promise; the nodes are `M`'s.
+        unsafe { M::take_node() }
     }
 
     #[inline]
@@ -91,8 +92,9 @@ impl<M: Machine, O: Options> Blocks for Tuned<M, O> {
         unsafe { &*core::ptr::from_ref(M::block(name)).cast() }
     }
 
-    fn take_block() -> Name {
-        M::take_block()
+    unsafe fn take_block() -> Name {
+        // SAFETY: as for `take_node`.
+        unsafe { M::take_block() }
     }
 
     fn give_block(name: Name) {
@@ -192,8 +194,9 @@ impl<M: Machine, O: Options> Listen for Tuned<M, O> {
 
 #[warn(clippy::missing_trait_methods)]
 impl<M: Machine, O: Options> Special for Tuned<M, O> {
-    fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        M::any_node(look)
+    unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
+        // SAFETY: as for `take_node`.
+        unsafe { M::any_node(look) }
     }
 
     fn is_there(word: &Self::Word) -> bool {

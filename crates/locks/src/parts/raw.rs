@@ -21,7 +21,8 @@
 //! 2. **Release.** A thread releases the lock only if it holds the lock, or acts for its holder, which does not release
 //!    it then. POSIX leaves everything else undefined. To make it harmless, each release would need one more exchange.
 //!
-//! Nothing else is needed for memory to stay intact. Any thread may call any of the other functions at any time.
+//! Callers need nothing else for memory to stay intact. Any thread may call any of the other functions at any time.
+//! What the authors of locks promise is with [`RawLock`].
 
 use core::marker::PhantomData;
 
@@ -41,7 +42,13 @@ use crate::parts::zeroed::{ConstZeroed, Zeroed};
 ///
 /// The functions on the right count acquisitions, and call those on the left. No lock overrides them. Only a lock that
 /// is part of another lock, which counts for both, is called by the functions on the left.
-pub trait RawLock<M: Machine>: 'static {
+///
+/// # Safety
+/// While its callers keep the [contract](self), it does with the nodes and blocks that it takes or is passed only what
+/// the invariants on its page, and on those of the parts that it is made of, allow. (A lock without nodes and blocks
+/// has nothing to keep. That one thread at a time holds the lock is its own promise, not one of this trait: `null`
+/// makes none.)
+pub unsafe trait RawLock<M: Machine>: 'static {
     /// The second piece of its state; all-zero is free. `()` if the lock is only the word.
     type Queue: Zeroed;
 

@@ -51,7 +51,7 @@ use crate::machine::{Machine, Word};
 pub const MOST: u32 = 3 * SLOTS;
 
 /// The side block of a lock, or of a part, by the block that names the parts.
-pub struct Side<M: Machine>(pub &'static Block<M>);
+pub struct Side<M: Machine>(pub(crate) &'static Block<M>);
 
 impl<M: Machine> Clone for Side<M> {
     fn clone(&self) -> Self {
@@ -63,7 +63,8 @@ impl<M: Machine> Copy for Side<M> {}
 
 /// A block whose words are 0. Relaxed: it is published by an exchange.
 fn blank<M: Machine>() -> Name {
-    let name = M::take_block();
+    // SAFETY: it is named by one word, or given back (invariants 1 and 2).
+    let name = unsafe { M::take_block() };
     name.block::<M>().words().for_each(|word| word.store(0, Relaxed));
     name
 }
@@ -82,13 +83,13 @@ fn publish<M: Machine>(word: &M::Word, fresh: Name) -> Name {
 impl<M: Machine> Side<M> {
     /// The side block that the word names, if there is one.
     #[inline]
-    pub fn of(side: &M::Word) -> Option<Self> {
+    pub(crate) fn of(side: &M::Word) -> Option<Self> {
         Name::from_word(side.load(Acquire)).map(|name| Self(name.block()))
     }
 
     /// The side block that the word names. If there is none, makes one, which the owner prepares further.
     #[cold]
-    pub fn make(side: &M::Word, prepare: impl FnOnce(&Block<M>)) -> Self {
+    pub(crate) fn make(side: &M::Word, prepare: impl FnOnce(&Block<M>)) -> Self {
         let fresh = blank::<M>();
         prepare(fresh.block());
         Self(publish::<M>(side, fresh).block())
@@ -96,7 +97,7 @@ impl<M: Machine> Side<M> {
 
     /// The same, but the block knows for which word it was made: see [`is_of`](Self::is_of).
     #[cold]
-    pub fn make_owned(side: &M::Word) -> Self {
+    pub(crate) fn make_owned(side: &M::Word) -> Self {
         Self::make(side, |block| {
             let address = core::ptr::from_ref(side).addr() as u64;
             block.owner[0].store(address as u32, Relaxed);
@@ -194,7 +195,7 @@ impl<M: Machine> Side<M> {
     }
 
     /// Gives all blocks back (invariant 2).
-    pub fn give_back(side: &M::Word) {
+    pub(crate) fn give_back(side: &M::Word) {
         Self::each_block(Name::from_word(side.swap(0, Relaxed)), &mut |block| M::give_block(block));
     }
 }
@@ -204,4 +205,26 @@ impl<M: Machine> Side<M> {
 #[inline]
 pub fn above<M: Machine>(part: &Block<M>) -> Option<Name> {
     Name::from_word(part.above.load(Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::machine::bench::Bench;
+
+    #[test]
+    fn a_side_block_names_as_many_parts_as_it_says() {
+        let word = Word::new(0);
+        let side = Side::<Bench>::make(&word, |_| ());
+        let parts: Vec<_> = (0..MOST).map(|number| side.part_or_make(number, None, |_| ())).collect();
+        assert!((0..MOST).all(|number| side.part(number) == Some(parts[number as usize])));
+        assert!(side.names().eq(parts.iter().copied()), "in the order of their numbers, each once");
+        assert_eq!(side.part(MOST), Some(parts[0]), "beyond, parts are shared");
+        Side::<Bench>::give_back(&word);
+        assert!(Side::<Bench>::of(&word).is_none());
+    }
 }

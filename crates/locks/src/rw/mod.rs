@@ -227,8 +227,11 @@ impl<M: Machine, L: RawRwLock<M>> Raw<M, L> {
         Self { state: Zeroed::zeroed(), lock: PhantomData }
     }
 
-    /// Its state, to look at.
-    pub fn state(&self) -> &L::State {
+    /// Its state, for tests.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1: only the lock's functions change it.
+    pub unsafe fn state(&self) -> &L::State {
         &self.state
     }
 

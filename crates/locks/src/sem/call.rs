@@ -147,10 +147,14 @@ pub(super) fn call_one<M: Machine>(semaphore: u64, first: u32, alone: bool) {
         }
         here = handle_in(handle.node::<M>().next.load(Relaxed));
     }
-    if !M::any_node(|handle| call::<M>(handle, semaphore, true)) {
-        M::any_node(|handle| {
-            help::<M>(handle, semaphore);
-            false
-        });
+    // SAFETY: only a node that waits at this semaphore changes, as `queue`'s invariant 4 says.
+    if unsafe { M::any_node(|handle| call::<M>(handle, semaphore, true)) } {
+        return;
     }
+    let help = |handle| {
+        help::<M>(handle, semaphore);
+        false
+    };
+    // SAFETY: as above.
+    unsafe { M::any_node(help) };
 }

@@ -167,9 +167,9 @@ pub struct Overflow;
 /// A semaphore: references to its two parts, which the caller places.
 pub struct Semaphore<'a, M: Machine> {
     /// Permits and flags.
-    pub word: &'a M::Word,
+    pub(super) word: &'a M::Word,
     /// The list.
-    pub queue: &'a SemQueue<M>,
+    pub(super) queue: &'a SemQueue<M>,
 }
 
 impl<M: Machine> Clone for Semaphore<'_, M> {
@@ -179,6 +179,25 @@ impl<M: Machine> Clone for Semaphore<'_, M> {
 }
 
 impl<M: Machine> Copy for Semaphore<'_, M> {}
+
+impl<'a, M: Machine> Semaphore<'a, M> {
+    /// The semaphore of these parts. `word` is its permits at first, at most [`MOST`].
+    ///
+    /// # Safety
+    /// The two belong together. Since they were made, only functions of `Semaphore` have changed them.
+    #[inline(always)]
+    pub const unsafe fn new(word: &'a M::Word, queue: &'a SemQueue<M>) -> Self {
+        Self { word, queue }
+    }
+
+    /// Its permits and flags, for tests.
+    ///
+    /// # Safety
+    /// As for [`new`](Semaphore::new): the caller does not change it.
+    pub const unsafe fn word(self) -> &'a M::Word {
+        self.word
+    }
+}
 
 impl<M: Machine> Semaphore<'_, M> {
     /// How many permits there are.
@@ -385,10 +404,12 @@ impl<M: Machine> Semaphore<'_, M> {
 
     /// Puts all strays into the list. Only at the list.
     fn adopt_all(self) {
-        M::any_node(|handle| {
+        let adopt = |handle| {
             self.adopt(handle);
             false
-        });
+        };
+        // SAFETY: only a node that waits at this semaphore changes (invariants 1 and 5).
+        unsafe { M::any_node(adopt) };
     }
 
     /// Drops the list of another process (invariant 7). Only [`settle`](crate::parts::settle) calls this.
@@ -430,7 +451,8 @@ mod tests {
     /// Nodes that wait, in a lock's queue (then their state is PARKED) or for the semaphore, each linked to the next.
     fn linked<const N: usize>(semaphore: &Semaphore<'_, Bench>, states: [u32; N]) -> [Handle; N] {
         let nodes = states.map(|state| {
-            let handle = Bench::take_node();
+            // SAFETY: no other thread is there, and no node is given back.
+            let handle = unsafe { Bench::take_node() };
             prepare(handle.node::<Bench>(), semaphore.address(), false);
             handle.node::<Bench>().state.store(state, Relaxed);
             handle

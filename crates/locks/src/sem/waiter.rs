@@ -52,7 +52,8 @@ impl<M: Machine> Semaphore<'_, M> {
         if self.try_wait() {
             return Ended::Acquired;
         }
-        match self.begin(until) {
+        // SAFETY: the handle goes to `wait_with`.
+        match unsafe { self.begin(until) } {
             Entry::Over(how) => how,
             Entry::Queued(me) => self.wait_with(me, until, |word, expected| match M::park(word, expected, until) {
                 Unparked::Woken | Unparked::Changed | Unparked::Gone => Slept::Woken, // Nodes live for ever.
@@ -63,8 +64,13 @@ impl<M: Machine> Semaphore<'_, M> {
 
     /// The calling thread has found no permit. It polls a little, while no thread is queued and there are enough CPUs.
     /// Then it queues.
+    ///
+    /// # Safety
+    /// The calling thread passes the handle, if it gets one, to [`wait_with`](Semaphore::wait_with) of this semaphore,
+    /// once, and does nothing else with it. If the wait ends without returning, it passes the handle to
+    /// [`cancel`](Semaphore::cancel), once.
     #[cold]
-    pub fn begin(self, until: Option<Deadline>) -> Entry {
+    pub unsafe fn begin(self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
             let mut taken = false;
             let done = |seen| {
@@ -77,7 +83,8 @@ impl<M: Machine> Semaphore<'_, M> {
                 return Entry::Over(Ended::Acquired);
             }
         }
-        let me = M::take_node();
+        // SAFETY: its life at the semaphore is that of invariants 1, 4 and 5.
+        let me = unsafe { M::take_node() };
         match self.join(me, M::tunables().sem_order.prepends::<M>(), until) {
             None => {
                 M::trace(Event::SemQueued);

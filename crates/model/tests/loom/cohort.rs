@@ -18,6 +18,7 @@ use flashlock_locks::mutex::numa::{CBoMcs, CPtlTkt, CTktTkt, Cst, Hmcs};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::side::Side;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::arena::name_in;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
@@ -30,13 +31,15 @@ use crate::modelled::Modelled;
 /// A cohort lock that no thread acquires without its local locks, even if it is free, so that two threads meet there.
 pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 
-impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
+// SAFETY: that of the cohort lock.
+unsafe impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
     type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;
 
     flashlock_locks::same_as!(Loom, Cohort<G, L, P>: try_acquire unlock is_locked destroy);
 
     unsafe fn acquire(word: &Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
-        Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, until.copied())
+        // SAFETY: the caller's promise.
+        unsafe { Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, until.copied()) }
     }
 }
 
@@ -324,7 +327,8 @@ fn forked_with_sleepers<L: LocalLock>() {
     type Of<L> = Cohort<GlobalMcs<Spin>, L>;
     let mutex = made::<InLine<Of<L>>>(On::One);
     mutex.lock();
-    let part = Side::<Loom>::of(&mutex.queue.side).and_then(|side| side.part(0)).expect("made").block::<Loom>();
+    let part = name_in(mutex.queue.side.load(Relaxed)).and_then(|side| Side::<Loom>::below(side).part(0));
+    let part = part.expect("made").block::<Loom>();
     world().fork_within(u32::MAX, || {
         let dead = sleepers(&[0, 0]);
         part.sleepers.iter().zip(dead).for_each(|(end, dead)| end.store(dead.word(), Relaxed));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::node::{is_head, state};
-use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::{claimed, until_notified};
 use flashlock_locks::parts::raw::RawLock;
+use flashlock_model::arena::take_node;
 use flashlock_model::erased::{self, erased};
 pub(crate) use flashlock_model::loom::sections;
 use flashlock_model::loom::thread::{self, JoinHandle};
@@ -74,7 +75,7 @@ fn timed_of(new: fn() -> AnyMutex) -> impl Fn() + Send + Sync + 'static {
 
 /// So many nodes, prepared as if their threads slept in a queue, linked in this order, each with its NUMA node.
 pub(crate) fn sleepers(numa: &[u32]) -> Vec<Handle> {
-    let nodes: Vec<_> = numa.iter().map(|_| Loom::take_node()).collect();
+    let nodes: Vec<_> = numa.iter().map(|_| take_node::<Loom>()).collect();
     for (i, handle) in nodes.iter().enumerate() {
         let node = handle.node::<Loom>();
         node.prepare(state::PARKED);

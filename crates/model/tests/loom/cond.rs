@@ -100,7 +100,7 @@ pub(crate) fn moved_from_outside<L: Lock>() {
 fn moved_from_outside_of(new: New) {
     let shared = Shared::new(new);
     shared.mutex.lock();
-    let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+    let waiters = [(); 2].map(|()| shared.cond.enqueue(shared.mutex.address()));
     shared.mutex.unlock();
     let threads = waiters.map(|me| {
         let shared = shared.clone();
@@ -156,7 +156,7 @@ pub(crate) fn destroy<L: Lock>(all: bool, moves: bool) {
 fn destroy_of(new: New, all: bool, moves: bool) {
     let shared = Shared::new(new);
     shared.mutex.lock();
-    let me = shared.cond.queue.enqueue(shared.mutex.address());
+    let me = shared.cond.enqueue(shared.mutex.address());
     shared.mutex.unlock();
     let waiter = {
         let shared = shared.clone();
@@ -184,8 +184,8 @@ pub(crate) fn one_signal_for_two<L: Lock>(cancel: fn(&Shared, Handle) -> Outcome
 fn one_signal_for_two_of(new: New, cancel: fn(&Shared, Handle) -> Outcome) {
     let shared = Shared::new(new);
     shared.mutex.lock();
-    let first = shared.cond.queue.enqueue(shared.mutex.address());
-    let second = shared.cond.queue.enqueue(shared.mutex.address());
+    let first = shared.cond.enqueue(shared.mutex.address());
+    let second = shared.cond.enqueue(shared.mutex.address());
     shared.mutex.unlock();
     let threads = [(first, true), (second, false)].map(|(me, cancelled)| {
         let shared = shared.clone();
@@ -259,7 +259,7 @@ const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT }
 /// node of the first does not name the one that was put in front of it.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
-    let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));
+    let [first, last] = [(); 2].map(|()| cond.enqueue(0));
     if forgets {
         first.node::<Loom>().prev.store(0, Relaxed);
     }

@@ -63,7 +63,7 @@ pub(crate) fn with_culled<L: TwoLists>(numa: &[u32]) -> (Arc<Mutex<L>>, Vec<Hand
         asleep.push(pair[0]);
     }
     world().set_random(world().setup.random);
-    assert_eq!(mutex.queue.holder().node.map(Handle::word), Some(mutex.queue.tail.load(Relaxed)));
+    assert_eq!(kept(&mutex.queue).map(Handle::word), Some(mutex.queue.tail.load(Relaxed)));
     (mutex, asleep)
 }
 
@@ -95,11 +95,17 @@ pub(crate) fn choice_against_leaver<L: TwoLists>(secondary: bool) {
     }
 }
 
+/// The node that the calling holder has kept.
+fn kept(queue: &CullingQueue<Loom>) -> Option<Handle> {
+    // SAFETY: it is only looked at.
+    unsafe { queue.holder() }.node
+}
+
 /// The only waiter, culled or in the main queue, has given up, so the lock is freed; then it is acquired anew, and a
 /// thread joins. By then the nodes serve in the queue of another lock, and this lock must not notify them.
 pub(crate) fn contended_anew<L: TwoLists>(secondary: bool) {
     let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
-    let (waiter, kept) = (asleep[0], mutex.queue.holder().node);
+    let (waiter, kept) = (asleep[0], kept(&mutex.queue));
     waiter.node::<Loom>().state.store(state::ABANDONED, Relaxed);
     mutex.unlock();
     assert!(!mutex.is_locked(), "nobody waits");

@@ -9,6 +9,7 @@ use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::flash::state::{EPOCH, EPOCH_AT, GRANT, HEAD, PASS, SLEEPER, TRANSIT};
 use flashlock_locks::mutex::flash::stay::CALL;
 use flashlock_locks::parts::raw::RawLock;
+use flashlock_model::arena::take_node;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
 use flashlock_model::loom::{explore, find};
@@ -44,7 +45,7 @@ fn comes<L: Flashes>(mutex: &Arc<Mutex<L>>) -> thread::JoinHandle<()> {
 
 /// The section of a thread that has been counted as a sleeper.
 fn slept<L: Flashes>(mutex: &Mutex<L>) {
-    mutex.lock_adopted(Loom::take_node());
+    mutex.lock_adopted(take_node::<Loom>());
     mutex.visit();
     mutex.unlock();
 }

@@ -22,7 +22,7 @@ const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 type Act = fn(&Shared, Handle);
 
 const QUEUES: Act = |shared, _| {
-    shared.cond.queue.enqueue(shared.mutex.address());
+    shared.cond.enqueue(shared.mutex.address());
 };
 const SIGNALS: Act = |shared, _| shared.cond.signal();
 const BROADCASTS: Act = |shared, _| shared.cond.broadcast(&shared.mutex, false);
@@ -39,7 +39,7 @@ pub(crate) const NOTHING: First = |_| ();
 /// act had come to its end.
 fn forked(act: Act, steps: u32, first: First) -> bool {
     let shared = Shared::new(erased::<Loomed, Futex>);
-    let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+    let [me, _] = [(); 2].map(|()| shared.cond.enqueue(shared.mutex.address()));
     let ended = world().fork_within(steps, || act(&shared, me));
     let waiter = {
         let shared = shared.clone();

@@ -11,6 +11,7 @@ use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::shuffle::front::naming;
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::arena::handle_in;
 use flashlock_model::erased::erased;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
@@ -195,7 +196,7 @@ fn shfl_leaver_without_left() {
 fn walk_to_the_end(me: Handle) {
     let node = me.node::<Loom>();
     let (mut last, mut before) = (me, me);
-    while let Some(here) = Handle::from_word(before.node::<Loom>().next.load(Acquire)) {
+    while let Some(here) = handle_in(before.node::<Loom>().next.load(Acquire)) {
         let current: &Node<Loom> = here.node();
         let behind = current.next.load(Acquire);
         if node.numa.load(Relaxed) != current.numa.load(Relaxed) {
@@ -240,7 +241,7 @@ fn evicts_a_head_that_walks() {
             let mutex = mutex.clone();
             thread::spawn(move || {
                 assert!(mutex.queue.change_head(naming(head), 0));
-                let next = Handle::from_word(head.node::<Loom>().next.load(Acquire)).expect("a successor");
+                let next = handle_in(head.node::<Loom>().next.load(Acquire)).expect("a successor");
                 mutex.queue.install(next, Some(&mutex.word));
                 head.node::<Loom>().state.store(state::EVICTED, Release);
             })
@@ -302,7 +303,7 @@ fn cond() {
                 shared.mutex.lock();
                 while shared.flag.load(Relaxed) == 0 {
                     shared.mutex.unlock();
-                    let me = shared.cond.queue.enqueue(shared.mutex.address());
+                    let me = shared.cond.enqueue(shared.mutex.address());
                     flashlock_model::harness::finish(shared.cond.queue.wait(me, None), &shared.mutex);
                 }
                 shared.mutex.unlock();
@@ -320,7 +321,7 @@ fn cond() {
     find("the baton is dropped", Preemptions(2), SETUP, || {
         let shared = Shared::new(erased::<Loomed, Futex>);
         shared.mutex.lock();
-        let waiters = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+        let waiters = [(); 2].map(|()| shared.cond.enqueue(shared.mutex.address()));
         shared.mutex.unlock();
         let threads = waiters.map(|me| {
             let shared = shared.clone();
@@ -337,7 +338,7 @@ fn cond() {
     find("destroy does not wait", BOUND, SETUP, || {
         let shared = Shared::new(erased::<Loomed, Futex>);
         shared.mutex.lock();
-        let me = shared.cond.queue.enqueue(shared.mutex.address());
+        let me = shared.cond.enqueue(shared.mutex.address());
         shared.mutex.unlock();
         let waiter = {
             let shared = shared.clone();

@@ -9,7 +9,7 @@ use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::mutex::numa::QspinCna;
 use flashlock_locks::mutex::queue::Qspin;
 use flashlock_locks::mutex::queue::qspin::line::Line;
-use flashlock_locks::mutex::queue::qspin::word::{LOCKED, pending_mark, tail};
+use flashlock_locks::mutex::queue::qspin::word::{LOCKED, pending_mark, tail_word};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::queue::link::Link;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
@@ -300,7 +300,7 @@ fn forked<L: OneWord>(alone: bool, generations: u32) {
     mutex.section();
     other.join().expect("no panic");
     assert!(!mutex.is_locked() && mutex.try_lock());
-    assert_eq!((mutex.word.load(Relaxed) & LOCKED, tail(mutex.word.load(Relaxed))), (LOCKED, None));
+    assert_eq!((mutex.word.load(Relaxed) & LOCKED, tail_word(mutex.word.load(Relaxed))), (LOCKED, 0));
     mutex.unlock();
     lost.into_iter().for_each(|node| world().arena.give(node));
 }

@@ -36,7 +36,8 @@ impl Rw for TogetherTooSoon {
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning, and a counter in it.
     fn begin(state: &Self::State) {
-        state.count_distributed::<W>(None);
+        // SAFETY: it is a new lock's.
+        unsafe { state.count_distributed::<W>(None) };
         // SAFETY: a model's state, which no other thread uses yet.
         unsafe {
             assert!(Self::read(state, Reader::Newcomer, None).is_ok());
@@ -176,7 +177,8 @@ fn cst_counts_apart_and_together() {
 /// writer. Returns whether the writer had come to its end.
 fn forked_beside_a_writer(steps: u32) -> bool {
     let lock = Arc::new(Lock::<CstRw<Park>>::new());
-    lock.state.count_distributed::<Park>(None);
+    // SAFETY: it is a new lock's.
+    unsafe { lock.state.count_distributed::<Park>(None) };
     assert!(lock.read(Reader::Newcomer, None));
     let ended = world().fork_within(steps, || assert!(!lock.write(Writer::Fair, Some(world().deadline(0)))));
     assert!(lock.try_read(Reader::Newcomer), "refused for a writer that does not exist");

@@ -92,7 +92,7 @@ fn ended_otherwise(cancelled: bool) {
     let sem = Arc::new(Sem::new(0));
     let fickle = start(&sem, move |sem| {
         let semaphore = sem.semaphore();
-        let Entry::Queued(me) = semaphore.begin(None) else { return sem.post() };
+        let Entry::Queued(me) = sem.begin() else { return sem.post() };
         if cancelled {
             return semaphore.cancel(me);
         }
@@ -113,7 +113,7 @@ fn ended_otherwise(cancelled: bool) {
 fn cancelled_asleep(cancel: fn(&Semaphore<'_, Loom>, Handle)) {
     let sem = Arc::new(Sem::new(0));
     let until = world().first_tick();
-    let fickle = start(&sem, move |sem| match sem.semaphore().begin(None) {
+    let fickle = start(&sem, move |sem| match sem.begin() {
         Entry::Queued(me) => {
             let state = &me.node::<Loom>().state;
             let seen = state.load(Acquire);
@@ -145,10 +145,10 @@ fn destroyed_by_the_waiter() {
 /// A child, forked when another thread of the parent was anywhere in a post or a wait, while a third waited.
 fn forked(steps: u32, waits: bool) {
     let sem = Arc::new(Sem::new(0));
-    let Entry::Queued(_) = sem.semaphore().begin(None) else { unreachable!("no permit") };
+    let Entry::Queued(_) = sem.begin() else { unreachable!("no permit") };
     world().fork_within(steps, || {
         if waits {
-            let _ = sem.semaphore().begin(None);
+            let _ = sem.begin();
         } else {
             sem.post();
         }

@@ -9,9 +9,10 @@ use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Memory as _, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::parts::policy::SameNumaNode;
-use flashlock_locks::parts::shuffle::front::{named, naming};
+use flashlock_locks::parts::shuffle::front::naming;
 use flashlock_locks::parts::shuffle::shuffler::{has_role, start_at_head, walk};
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::arena::{handle_in, named};
 use flashlock_model::loom::explore;
 use flashlock_model::loom::thread;
 use flashlock_model::{Loom, Setup};
@@ -58,7 +59,7 @@ pub(crate) fn order(mutex: &Queue) -> Vec<Handle> {
     while let Some(handle) = here {
         order.push(handle);
         assert!(order.len() <= 6, "the queue is a ring: {order:?}");
-        here = Handle::from_word(handle.node::<Loom>().next.load(Relaxed));
+        here = handle_in(handle.node::<Loom>().next.load(Relaxed));
     }
     order
 }

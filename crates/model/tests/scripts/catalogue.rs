@@ -54,7 +54,8 @@ impl Section {
         // SAFETY: request and lock are there; the request does nothing.
         unsafe { L::run(&state, &raw mut request) };
         let atomics = world().atomics() - before;
-        L::destroy(&state);
+        // SAFETY: it is not used any more.
+        unsafe { L::destroy(&state) };
         atomics
     }
 }

@@ -5,16 +5,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::{Node, URGENT, state};
-use flashlock_locks::machine::{Handle, Memory as _, Tunables, Word as _};
+use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::mutex::numa::QspinCna;
 use flashlock_locks::mutex::numa::qspin_cna::{NodeFirst, Order};
 use flashlock_locks::mutex::queue::qspin::line::{Line, Succession};
-use flashlock_locks::mutex::queue::qspin::word::{LOCKED, tail};
+use flashlock_locks::mutex::queue::qspin::word::{LOCKED, tail_word};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::claimed;
 use flashlock_locks::parts::queue::link::Link;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::arena::{handle_in, link_in, take_node};
 use flashlock_model::harness::Mutex;
 use flashlock_model::shuttle::{By, Shuttled, explore};
 use flashlock_model::{Setup, Shuttle};
@@ -51,7 +52,7 @@ impl Script {
     /// less 100.
     fn arrive(&self, numa: &[u32]) {
         for &numa in numa {
-            let me = Shuttle::take_node();
+            let me = take_node::<Shuttle>();
             let node: &Node<Shuttle> = me.node();
             node.prepare_on(numa % 100, state::CLAIMED);
             node.state.store(claimed(node), Relaxed);
@@ -89,7 +90,7 @@ impl Script {
         let heads: Vec<Id> = (0..self.nodes.borrow().len()).filter(is_head).collect();
         assert!(heads.len() <= 1, "heads: {heads:?}");
         self.head.set(heads.first().copied());
-        assert_eq!(self.head.get().is_some(), tail(self.mutex.word.load(Relaxed)).is_some(), "work conservation");
+        assert_eq!(self.head.get().is_some(), tail_word(self.mutex.word.load(Relaxed)) != 0, "work conservation");
     }
 
     /// Both.
@@ -105,12 +106,12 @@ impl Script {
 
     fn ids(&self, first: u32, last: Option<Handle>) -> Vec<Id> {
         let mut ids = Vec::new();
-        let mut here = Link::from_word(first).map(Link::to);
+        let mut here = link_in(first).map(Link::to);
         while let Some(handle) = here {
             // A node may serve again: the latest.
             ids.push(self.nodes.borrow().iter().rposition(|&node| node == handle).expect("it has arrived"));
             assert!(ids.len() <= 100, "a ring: {ids:?}");
-            let next = Link::from_word(handle.node::<Shuttle>().next.load(Relaxed)).map(Link::to);
+            let next = link_in(handle.node::<Shuttle>().next.load(Relaxed)).map(Link::to);
             here = next.filter(|_| Some(handle) != last);
         }
         ids
@@ -125,8 +126,8 @@ impl Script {
         let node = self.node(head);
         let main = self.ids(node.next.load(Relaxed), None);
         let last = self.nodes.borrow()[*main.last().unwrap_or(&head)];
-        assert_eq!(tail(self.mutex.word.load(Relaxed)), Some(last), "the tail");
-        let secondary = Handle::from_word(node.prev.load(Relaxed));
+        assert_eq!(tail_word(self.mutex.word.load(Relaxed)), last.word(), "the tail");
+        let secondary = handle_in(node.prev.load(Relaxed));
         let secondary =
             secondary.map_or(Vec::new(), |end| self.ids(end.node::<Shuttle>().next.load(Relaxed), Some(end)));
         (Some(head), main, secondary)

@@ -11,12 +11,12 @@ use flashlock_locks::mutex::malthusian::LifoCr;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::claimed;
 use flashlock_locks::parts::queue::culling::CullingLock;
-use flashlock_locks::parts::queue::link::Link;
 use flashlock_locks::parts::queue::service::LONG_AGO;
-use flashlock_locks::parts::queue::succession::Succession;
+use flashlock_locks::parts::queue::succession::{Holder, Succession};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
 use flashlock_locks::parts::wait::left::LeftBehind;
+use flashlock_model::arena::{link_in, take_node};
 use flashlock_model::harness;
 use flashlock_model::shuttle::{By, Shuttled, explore};
 use flashlock_model::tag::Tag;
@@ -90,7 +90,7 @@ impl<L: Scripted> Script<L> {
 
     /// One waiter for each NUMA node named joins the queue, all in one chain.
     pub(crate) fn arrive(&self, numa: &[u32]) {
-        let chain: Vec<_> = numa.iter().map(|_| Shuttle::take_node()).collect();
+        let chain: Vec<_> = numa.iter().map(|_| take_node::<Shuttle>()).collect();
         for (i, (handle, &numa)) in chain.iter().zip(numa).enumerate() {
             let node: &Node<Shuttle> = handle.node();
             node.prepare_on(numa, state::CLAIMED);
@@ -194,13 +194,13 @@ impl<L: Scripted> Script<L> {
 
     fn ids(&self, first: u32, last: Option<Handle>) -> Vec<Id> {
         let mut ids = Vec::new();
-        let mut here = Link::from_word(first);
+        let mut here = link_in(first);
         while let Some(link) = here {
             let node: &Node<Shuttle> = link.to().node();
             ids.push(self.id(link.to()));
             assert!(ids.len() <= 100, "a ring: {ids:?}");
             assert_eq!(link.numa::<Shuttle>(), node.numa.load(Relaxed), "the link says where its waiter is");
-            here = if Some(link.to()) == last { None } else { Link::from_word(node.next.load(Relaxed)) };
+            here = if Some(link.to()) == last { None } else { link_in(node.next.load(Relaxed)) };
         }
         ids
     }
@@ -225,9 +225,14 @@ impl Script<LifoCr<Park>> {
 }
 
 impl<S: Succession> Script<CullingLock<S, Park>> {
+    fn holder(&self) -> Holder {
+        // SAFETY: the only thread holds the lock, and looks at the nodes.
+        unsafe { self.queue().holder() }
+    }
+
     /// The main queue, first to last.
     pub(crate) fn main(&self) -> Vec<Id> {
-        let kept = self.queue().holder().node;
+        let kept = self.holder().node;
         let link = kept.map_or(&self.queue().front, |node| &node.node::<Shuttle>().next);
         let ids = self.ids(link.load(Relaxed), None);
         if let Some(last) = ids.last() {
@@ -238,7 +243,7 @@ impl<S: Succession> Script<CullingLock<S, Park>> {
 
     /// The culled waiters, first to last.
     pub(crate) fn secondary(&self) -> Vec<Id> {
-        let Some(last) = self.queue().holder().secondary else { return Vec::new() };
+        let Some(last) = self.holder().secondary else { return Vec::new() };
         self.ids(last.node::<Shuttle>().next.load(Relaxed), Some(last))
     }
 }

@@ -9,6 +9,7 @@ use flashlock_locks::closure::{RawClosure, Request, publish, serve};
 use flashlock_locks::machine::node::{Node, state};
 use flashlock_locks::machine::{Handle, Machine, Word as _};
 use flashlock_locks::parts::zeroed::Zeroed;
+use flashlock_model::arena::{handle_in, take_node};
 use flashlock_model::checker::{Checker, Data};
 use flashlock_model::word::Word;
 use flashlock_model::{Field, Model};
@@ -100,7 +101,8 @@ impl<C: Checker, L: RawClosure<Model<C>, State: Words<C>>> Guarded<C, L> {
     /// So many sections were run, and all are done.
     pub(crate) fn check(&self, sections: u32) {
         assert_eq!(self.data.visit(), sections);
-        L::destroy(&self.state);
+        // SAFETY: all threads are done, as `visit` shows.
+        unsafe { L::destroy(&self.state) };
         self.state.words().iter().for_each(|(word, _)| word.tag(Field::Freed));
     }
 }
@@ -123,6 +125,11 @@ fn tell<M: Machine>(node: &Node<M>, what: u32) {
     if node.state.swap(what, AcqRel) == state::PARKED {
         M::wake(&raw const node.state, 1);
     }
+}
+
+fn put<M: Machine>(node: &Node<M>, request: *mut Request) {
+    // SAFETY: the promise of `run`'s caller, except for a mutant's bug.
+    unsafe { publish(node, request) };
 }
 
 /// Runs a request, if all of its address is there.
@@ -149,7 +156,7 @@ pub(crate) const ANSWERS_FIRST: u8 = 5;
 impl<const B: u8> MutantCc<B> {
     fn combine<M: Machine>(lock: &CcSynchState<M>, mut here: Handle) {
         let mut served = 1;
-        while let Some(next) = Handle::from_word(here.node::<M>().next.load(Acquire)) {
+        while let Some(next) = handle_in(here.node::<M>().next.load(Acquire)) {
             let node = here.node::<M>();
             if served >= 2 {
                 if B != JUST_GOES {
@@ -182,19 +189,19 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
     type State = CcSynchState<M>;
 
     unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
-        let empty = M::take_node();
+        let empty = take_node::<M>();
         empty.node::<M>().prepare(state::WAITING);
         if B == LINKS_FIRST {
-            publish::<M>(empty.node(), std::ptr::null_mut());
+            put::<M>(empty.node(), std::ptr::null_mut());
         }
         let mut own = true;
-        if let Some(me) = Handle::from_word(lock.tail.swap(empty.word(), AcqRel)) {
+        if let Some(me) = handle_in(lock.tail.swap(empty.word(), AcqRel)) {
             let node = me.node::<M>();
             if B == LINKS_FIRST {
                 node.next.store(empty.word(), Release);
-                publish(node, request);
+                put(node, request);
             } else {
-                publish(node, request);
+                put(node, request);
                 node.next.store(empty.word(), Release);
             }
             let notified = sleep(node);
@@ -235,8 +242,8 @@ fn waits(seen: u32) -> bool {
 }
 
 fn list<M: Machine>(head: u32, link: fn(&Node<M>) -> &M::Word) -> impl Iterator<Item = Handle> {
-    let next = move |here: &Handle| Handle::from_word(link(here.node()).load(Relaxed));
-    std::iter::successors(Handle::from_word(head), next)
+    let next = move |here: &Handle| handle_in(link(here.node()).load(Relaxed));
+    std::iter::successors(handle_in(head), next)
 }
 
 fn push<M: Machine>(head: &M::Word, handle: Handle, link: &M::Word) {
@@ -267,7 +274,7 @@ impl<const B: u8> MutantFlat<B> {
                 }
             }
         }
-        let record = M::take_node();
+        let record = take_node::<M>();
         record.node::<M>().prepare(TAKEN);
         push::<M>(&lock.records, record, &record.node::<M>().numa);
         (record, false)
@@ -350,7 +357,7 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
         }
         let (record, listed) = Self::take_record(lock);
         let node = record.node::<M>();
-        publish(node, request);
+        put(node, request);
         node.state.store(state::WAITING, Release);
         if !listed {
             push::<M>(&lock.active, record, &node.next);
@@ -361,7 +368,7 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
         node.state.store(IDLE, Release);
     }
 
-    fn destroy(lock: &FlatState<M>) {
+    unsafe fn destroy(lock: &FlatState<M>) {
         list::<M>(lock.records.load(Acquire), |node| &node.numa).for_each(M::give_node);
     }
 }

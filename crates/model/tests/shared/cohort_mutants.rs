@@ -121,7 +121,8 @@ impl Bug for NoGlobal {
 /// The same of [`LocalCst`].
 pub(crate) struct BrokenCst<B>(PhantomData<B>);
 
-impl<B: BugOfCst> LocalLock for BrokenCst<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<B: BugOfCst> LocalLock for BrokenCst<B> {
     const CAN_LEAVE: bool = true;
 
     fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
@@ -169,7 +170,8 @@ impl BugOfCst for KeepsSleepers {
     }
 }
 
-impl<B: Bug> LocalLock for Broken<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<B: Bug> LocalLock for Broken<B> {
     const CAN_LEAVE: bool = true;
 
     fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
@@ -189,7 +191,8 @@ impl<B: Bug> LocalLock for Broken<B> {
     }
 }
 
-impl<B: Bug> Global for Broken<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<B: Bug> Global for Broken<B> {
     type State<M: Machine> = ();
 
     fn try_lock<M: Machine>(at: &Place<'_, M, ()>) -> bool {

@@ -9,6 +9,7 @@ use flashlock_locks::mutex::malthusian::lifo_cr::{HELD, LifoQueue};
 use flashlock_locks::mutex::spin::Hbo;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::{Park, grant};
+use flashlock_model::arena::handle_in;
 
 /// LIFO-CR, with what takes a successor from [`LifoBug`]; for waiters that do not give up.
 pub(crate) struct MutantLifo<B>(PhantomData<B>);
@@ -25,7 +26,7 @@ pub(crate) trait LifoBug: 'static {
 impl LifoBug for () {}
 
 fn below<M: Machine>(waiter: Handle) -> Option<Handle> {
-    Handle::from_word(waiter.node::<M>().next.load(Relaxed))
+    handle_in(waiter.node::<M>().next.load(Relaxed))
 }
 
 /// Overwrites any waiter that was pushed meanwhile.
@@ -60,13 +61,14 @@ impl LifoBug for LosesThoseBetween {
     }
 }
 
-impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     type Queue = LifoQueue<M>;
 
     flashlock_locks::same_as!(M, SoundLifo: try_acquire acquire is_locked adopt acquire_adopted);
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
-        match Handle::from_word(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
+        match handle_in(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
             Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
             // SAFETY: the caller's promise.
             None => unsafe { <SoundLifo as RawLock<M>>::unlock(word, queue) },
@@ -77,7 +79,8 @@ impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
 /// HBO that is acquired by a store, once it was seen free.
 pub(crate) struct HboByStore;
 
-impl<M: Machine> RawLock<M> for HboByStore {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine> RawLock<M> for HboByStore {
     type Queue = ();
 
     flashlock_locks::same_as!(M, Hbo: try_acquire unlock is_locked);

@@ -13,6 +13,7 @@ use flashlock_locks::parts::queue::link::{GIVEN, Link};
 use flashlock_locks::parts::queue::succession::{Holder, Succession};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::arena::{handle_in, link_in};
 
 type Sound = Cna<Park>;
 
@@ -40,10 +41,16 @@ pub(crate) const GIVES_BY_STORE: u8 = 7;
 /// Gives the node back in which the note is.
 pub(crate) const KEEPS_NOTE: u8 = 8;
 
+/// What the calling holder has.
+fn holder_of<M: Machine>(queue: &CullingQueue<M>) -> Holder {
+    // SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+    unsafe { queue.holder() }
+}
+
 impl<const B: u8> MutantCulling<B> {
     /// (held with my node, a thread joins) -> (a note in it). Whether that was the state.
     fn give<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let Holder { node: Some(me), secondary, .. } = queue.holder() else { return false };
+        let Holder { node: Some(me), secondary, .. } = holder_of(queue) else { return false };
         let (node, tail) = (me.node::<M>(), queue.tail.load(Acquire));
         if tail == me.word() || node.next.load(Acquire) != 0 {
             return false;
@@ -62,7 +69,7 @@ impl<const B: u8> MutantCulling<B> {
 
     /// (tail = my node, culled) -> (tail = last of the culled ones), granted to the first. Whether that was the state.
     fn recall<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let Holder { node: Some(me), secondary: Some(last), .. } = queue.holder() else { return false };
+        let Holder { node: Some(me), secondary: Some(last), .. } = holder_of(queue) else { return false };
         if queue.tail.load(Acquire) != me.word() {
             return false;
         }
@@ -75,7 +82,7 @@ impl<const B: u8> MutantCulling<B> {
             queue.front.store(kept, Relaxed);
         }
         let link = &last.node::<M>().next;
-        let first = Link::from_word(link.load(Relaxed)).expect("a ring").to();
+        let first = link_in(link.load(Relaxed)).expect("a ring").to();
         link.store(0, Relaxed);
         if B == SWAPS_TAIL {
             queue.tail.swap(last.word(), AcqRel);
@@ -90,9 +97,9 @@ impl<const B: u8> MutantCulling<B> {
 
     /// Whether it did.
     fn set_unlinked_aside<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let first = Link::from_word(queue.front.load(Acquire));
-        let (None, Some(first)) = (queue.holder().node, first) else { return false };
-        let Some(tail) = Handle::from_word(queue.tail.load(Acquire)).filter(|&tail| tail != first.to()) else {
+        let first = link_in(queue.front.load(Acquire));
+        let (None, Some(first)) = (holder_of(queue).node, first) else { return false };
+        let Some(tail) = handle_in(queue.tail.load(Acquire)).filter(|&tail| tail != first.to()) else {
             return false;
         };
         first.to().node::<M>().next.store(first.word(), Relaxed);
@@ -102,10 +109,10 @@ impl<const B: u8> MutantCulling<B> {
 
     /// The same, if the only waiter, in the main queue or culled, has given up. Whether it did.
     fn free_keeping_front<M: Machine>(queue: &CullingQueue<M>) -> bool {
-        let holder = queue.holder();
+        let holder = holder_of(queue);
         let waiter = match holder.node {
             Some(_) => holder.secondary,
-            None => Link::from_word(queue.front.load(Acquire)).map(Link::to),
+            None => link_in(queue.front.load(Acquire)).map(Link::to),
         };
         let Some(waiter) = waiter.filter(|only| only.node::<M>().state.load(Acquire) == state::ABANDONED) else {
             return false;
@@ -129,7 +136,8 @@ impl<const B: u8> MutantCulling<B> {
     }
 }
 
-impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     type Queue = CullingQueue<M>;
 
     flashlock_locks::same_as!(M, Sound: try_acquire acquire is_locked adopt acquire_adopted);
@@ -153,7 +161,8 @@ pub(crate) type Mutant<S> = CullingLock<S, Park>;
 
 /// Takes back only the first of the culled waiters that should come, and forgets the others.
 pub(crate) struct DropsTheRest<S = SameNode>(PhantomData<S>);
-impl<S: Succession> Succession for DropsTheRest<S> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<S: Succession> Succession for DropsTheRest<S> {
     type Service = S::Service;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {
@@ -181,7 +190,8 @@ impl ForgetsTheCulled {
     }
 }
 
-impl Succession for ForgetsTheCulled {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl Succession for ForgetsTheCulled {
     type Service = <FewestAtHome as Succession>::Service;
 
     fn choose<M: Machine>(holder: &mut Holder, first: Link) -> Handle {

@@ -28,7 +28,8 @@ pub(crate) const ABANDONS: u8 = 4;
 
 /// [`TimePublished`], with the bug.
 pub(crate) struct MutantService<const B: u8>;
-impl<const B: u8> Service for MutantService<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<const B: u8> Service for MutantService<B> {
     fn arrive<M: Machine>(node: &Node<M>) {
         TimePublished::arrive(node);
     }

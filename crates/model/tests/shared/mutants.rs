@@ -11,6 +11,7 @@ use flashlock_locks::parts::queue::culling::CullingQueue;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::shuffle::ShflQueue;
 use flashlock_locks::parts::wait::Park;
+use flashlock_model::arena::{handle_in, take_node};
 
 /// `Futex`, with its functions taken from [`FutexBug`].
 pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);
@@ -65,7 +66,8 @@ impl FutexBug for SleepsForAWhile {
     }
 }
 
-impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     type Queue = ();
 
     unsafe fn try_acquire(word: &M::Word, _: &()) -> bool {
@@ -175,7 +177,7 @@ fn link_of<M: Machine>(next: &M::Word) -> Handle {
         assert!(polls < 1000, "a successor that never links itself");
         next != 0
     });
-    seen.and_then(Handle::from_word).expect("a successor")
+    seen.and_then(handle_in).expect("a successor")
 }
 
 impl<const B: u8> MutantMcs<B> {
@@ -223,11 +225,11 @@ impl<const B: u8> MutantMcs<B> {
         if queue.tail.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return Ok(());
         }
-        let me = M::take_node();
+        let me = take_node::<M>();
         me.node::<M>().prepare(state::WAITING);
         let previous = queue.tail.swap(me.word(), AcqRel);
         if previous != 0 {
-            match Handle::from_word(previous) {
+            match handle_in(previous) {
                 Some(previous) => previous.node::<M>().next.store(me.word(), Release),
                 None => queue.front.store(me.word(), Release),
             }
@@ -257,12 +259,13 @@ impl<const B: u8> MutantMcs<B> {
                 after = link_of::<M>(&node.next).word();
             }
             M::give_node(next);
-            next = Handle::from_word(after).expect("a successor");
+            next = handle_in(after).expect("a successor");
         }
     }
 }
 
-impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     type Queue = CullingQueue<M>;
 
     unsafe fn try_acquire(_: &M::Word, queue: &Self::Queue) -> bool {
@@ -290,7 +293,8 @@ pub(crate) trait ShflBug: 'static {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>);
 }
 
-impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
     flashlock_locks::same_as!(M, Sound: try_acquire acquire adopt acquire_adopted);

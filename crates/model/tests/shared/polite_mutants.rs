@@ -23,7 +23,8 @@ pub(crate) trait PoliteBug: 'static {
 
 pub(crate) struct MutantPolite<B>(PhantomData<B>);
 
-impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
     type Queue = ();
 
     flashlock_locks::same_as!(M, Polite: try_acquire is_locked);

@@ -227,11 +227,11 @@ fn forked<L: Lock>(moves: bool) {
 
 fn forked_of(new: New, moves: bool) {
     let shared = Shared::new(new);
-    let [me, _] = [(); 2].map(|()| shared.cond.queue.enqueue(shared.mutex.address()));
+    let [me, _] = [(); 2].map(|()| shared.cond.enqueue(shared.mutex.address()));
     let act = any(5);
     world().fork_within(1 + any(40), || match act {
         0 => {
-            shared.cond.queue.enqueue(shared.mutex.address());
+            shared.cond.enqueue(shared.mutex.address());
         }
         1 => shared.cond.signal(),
         2 => shared.cond.broadcast(&shared.mutex, false),
@@ -365,7 +365,7 @@ fn who_is_signalled_first() {
         let tunables: &'static Tunables = Box::leak(Box::new(Tunables { cond_order: order, ..Tunables::DEFAULT }));
         explore("order", By::Random, 10, Setup { tunables, random: Some(random), ..STILL }, move || {
             let cond = Cond::new();
-            let queued = [(); 3].map(|()| cond.queue.enqueue(0));
+            let queued = [(); 3].map(|()| cond.enqueue(0));
             let mut signalled = Vec::new();
             for _ in 0..3 {
                 cond.signal();
@@ -387,7 +387,7 @@ fn who_is_signalled_first() {
 /// node of the first does not name the one that was put in front of it.
 fn the_front_stays(forgets: bool) {
     let cond = Arc::new(Cond::new());
-    let [first, last] = [(); 2].map(|()| cond.queue.enqueue(0));
+    let [first, last] = [(); 2].map(|()| cond.enqueue(0));
     if forgets {
         first.node::<Shuttle>().prev.store(0, Relaxed);
     }

@@ -14,6 +14,7 @@ use flashlock_locks::parts::shuffle::ShflQueue;
 use flashlock_locks::parts::shuffle::front::{ROUSE, naming, start_clock};
 use flashlock_locks::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_model::arena::{handle_in, take_node};
 use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, find};
 use flashlock_model::{Fault, Setup, Shuttle};
@@ -148,7 +149,7 @@ fn shuffled_behind_a_frozen_head() {
     let mutex = Arc::new(Mutex::<Shfl<SpinThenPark>>::new());
     mutex.lock();
     let [head, gone] = [state::HEAD, state::ABANDONED].map(|initial| {
-        let node = Shuttle::take_node();
+        let node = take_node::<Shuttle>();
         node.node::<Shuttle>().prepare(initial);
         node
     });
@@ -164,7 +165,7 @@ fn shuffled_behind_a_frozen_head() {
             finished.fetch_add(1, Relaxed);
         })
     });
-    let next = |handle: Handle| Handle::from_word(handle.node::<Shuttle>().next.load(Relaxed));
+    let next = |handle: Handle| handle_in(handle.node::<Shuttle>().next.load(Relaxed));
     let [first, second] = loop {
         if let Some(first) = next(head)
             && let Some(second) = next(first)

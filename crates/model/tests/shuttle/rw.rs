@@ -29,13 +29,15 @@ impl Rw for FutexRw {}
 impl<B: RwBug> Rw for MutantRw<B> {}
 impl Rw for TogetherTooSoon {
     fn begin(state: &Self::State) {
-        state.count_distributed::<Park>(None);
+        // SAFETY: it is a new lock's.
+        unsafe { state.count_distributed::<Park>(None) };
     }
 }
 impl<W: WaitPolicy> Rw for CstRw<W> {
     /// With a side block from the beginning.
     fn begin(state: &Self::State) {
-        state.count_distributed::<W>(None);
+        // SAFETY: it is a new lock's.
+        unsafe { state.count_distributed::<W>(None) };
     }
 }
 

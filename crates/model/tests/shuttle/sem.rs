@@ -31,7 +31,7 @@ fn wait(sem: &Sem, mixed: bool) -> bool {
     match if mixed { any(4) } else { 0 } {
         0 => sem.wait(None),
         1 => sem.wait(Some(world().deadline(1 + any(3)))),
-        kind => match sem.semaphore().begin(None) {
+        kind => match sem.begin() {
             Entry::Over(how) => how == Ended::Acquired,
             Entry::Queued(me) if kind == 2 => {
                 sem.semaphore().cancel(me);
@@ -154,7 +154,7 @@ fn deed(sem: &Sem, which: u32) -> (u32, u32) {
             sem.post();
             return (0, 1);
         }
-        ends => match sem.semaphore().begin(None) {
+        ends => match sem.begin() {
             Entry::Over(how) => how == Ended::Acquired,
             Entry::Queued(me) if ends == 3 => {
                 sem.semaphore().cancel(me);
@@ -291,7 +291,7 @@ fn cancelled_asleep(cancel: fn(&Semaphore<'_, Shuttle>, Handle)) {
         let sem = sem.clone();
         thread::spawn(move || body(&sem))
     };
-    let fickle = spawn(Box::new(move |sem| match sem.semaphore().begin(None) {
+    let fickle = spawn(Box::new(move |sem| match sem.begin() {
         Entry::Queued(me) => {
             let state = &me.node::<Shuttle>().state;
             let seen = state.load(Acquire);

@@ -6,8 +6,9 @@ use flashlock_locks::machine::node::{Node, SHUFFLER, state};
 use flashlock_locks::machine::{Handle, Machine};
 use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
 use flashlock_locks::parts::policy::chosen::NAMES;
-use flashlock_locks::parts::policy::{Admission, Chosen, Place};
+use flashlock_locks::parts::policy::{Admission, Chosen, Place, Waiter};
 use flashlock_locks::parts::wait::{Spin, SpinThenPark};
+use flashlock_model::arena::handle_in;
 use flashlock_model::shuttle::{By, explore};
 use flashlock_model::{Setup, Shuttle};
 
@@ -24,8 +25,10 @@ fn waiting() -> Vec<&'static Node<Shuttle>> {
 }
 
 impl Admission for ByTheRules {
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         let answer = Chosen::place(shuffler, waiter);
+        // SAFETY: they are only looked at.
+        let (shuffler, waiter) = unsafe { (shuffler.node(), waiter.node()) };
         let is = |node: &Node<Shuttle>, other: &Node<M>| {
             std::ptr::from_ref(node).cast::<()>() == std::ptr::from_ref(other).cast()
         };
@@ -45,7 +48,7 @@ impl Admission for ByTheRules {
         // Rule 3: what it moves is behind it.
         let mut here = roles[0];
         while !is(here, waiter) {
-            let next = Handle::from_word(here.next.peek());
+            let next = handle_in(here.next.peek());
             here = next.expect("the waiter is behind the shuffler").node();
         }
         answer
@@ -64,7 +67,7 @@ impl Admission for ByTheRules {
         Chosen::finishes::<M>()
     }
 
-    fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
+    fn wakes<M: Machine>(shuffler: Waiter<'_, M>, tuned: u32) -> u32 {
         Chosen::wakes(shuffler, tuned)
     }
 }

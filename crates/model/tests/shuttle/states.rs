@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
+use flashlock_locks::machine::Word as _;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Memory as _, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::raw::RawLock;
-use flashlock_locks::parts::shuffle::front::{named, naming};
+use flashlock_locks::parts::shuffle::front::naming;
 use flashlock_locks::parts::wait::Park;
 use flashlock_model::Shuttle;
+use flashlock_model::arena::{named, take_node};
 use flashlock_model::shuttle::thread;
 
 use crate::common::{Mutex, SCHEDULES, STILL, both, world};
@@ -22,7 +23,7 @@ fn head_names_no_free_node() {
     type Lock = Shfl<Park>;
     let mutex = Arc::new(Mutex::<Lock>::new());
     mutex.lock();
-    let nodes = [(); 3].map(|()| Shuttle::take_node());
+    let nodes = [(); 3].map(|()| take_node::<Shuttle>());
     for (i, handle) in nodes.iter().enumerate() {
         let node = handle.node::<Shuttle>();
         node.prepare(state::CLAIMED);

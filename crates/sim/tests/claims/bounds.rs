@@ -2,9 +2,8 @@
 //! patch keeps its own. Locks without a bound break it.
 
 use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
-use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{Machine, Tunables};
-use flashlock_locks::parts::policy::{Admission, Place, RolesApart};
+use flashlock_locks::parts::policy::{Admission, Place, RolesApart, Waiter};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_locks::rw::ShflRw;
 use proptest::prelude::*;
@@ -102,7 +101,7 @@ const RESTLESS: Tunables = Tunables { meetings: 1, writers: 20, ..AS_USUAL };
 struct Meek;
 
 impl Admission for Meek {
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         RolesApart::place(shuffler, waiter)
     }
 }

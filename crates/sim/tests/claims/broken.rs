@@ -9,7 +9,8 @@ use flashlock_sim::{Sim, Word, compute};
 /// Another lock whose waiters look only once in `NS` ns: the lock may be free meanwhile.
 pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
 
-impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
+// SAFETY: that of `L`.
+unsafe impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
     type Queue = L::Queue;
 
     flashlock_locks::same_as!(Sim, L: try_acquire unlock is_locked);

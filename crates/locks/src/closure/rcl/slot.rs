@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::word::Lock;
 use crate::machine::{Machine, Patience, Word};
 use crate::parts::counted::{park, wake};
-use crate::parts::wait::{STAY, WaitPolicy};
+use crate::parts::wait::{self, STAY, WaitPolicy};
 
 /// No request, or the request was done.
 pub const EMPTY: u32 = 0;
@@ -125,7 +125,7 @@ impl<M: Machine> Slot<M> {
             let mut end = None;
             loop {
                 let patience = W::patience(None, Patience::Budget);
-                if let Some(seen) = W::poll::<M>(&self.code, Acquire, patience, is_answer) {
+                if let Some(seen) = wait::poll::<M, W>(&self.code, Acquire, patience, is_answer) {
                     return seen;
                 }
                 // The server would have to wake this thread, which takes longer than many sections. If there is a CPU

@@ -231,7 +231,8 @@ fn try_take<M: Machine>(word: &M::Word, queue: &FlashQueue<M>) -> bool {
     taken
 }
 
-impl<M: Machine> RawLock<M> for Flash {
+// SAFETY: it has no nodes; those of a broadcast are moved as `adoption` says (1 to 3).
+unsafe impl<M: Machine> RawLock<M> for Flash {
     type Queue = FlashQueue<M>;
 
     const GLIBC_WORD: bool = true;

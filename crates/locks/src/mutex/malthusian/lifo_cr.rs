@@ -211,7 +211,8 @@ impl<W: WaitPolicy> LifoCr<W> {
         if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the stack is that of invariants 1 to 4.
+        let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         loop {
@@ -231,7 +232,8 @@ impl<W: WaitPolicy> LifoCr<W> {
     }
 }
 
-impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
+// SAFETY: invariants 1 to 5.
+unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
     type Queue = LifoQueue<M>;
 
     #[inline]

@@ -382,7 +382,8 @@ fn try_barge<M: Machine>(word: &M::Word) -> bool {
     seen & HELD == 0 && word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok()
 }
 
-impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
+// SAFETY: nodes are the inner lock's, which is called as the contract says (invariant 2).
+unsafe impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> {
     type Queue = LoiterQueue<M, I::Queue>;
 
     /// free -> HELD, whatever flags the standby thread has set.

@@ -91,7 +91,8 @@ pub type Mcscr<W = SpinThenPark, S = AsTuned> = CullingLock<Fewest<S>, W>;
 /// A succession in which as few threads circulate as keep the lock busy.
 pub struct Fewest<S = AsTuned>(PhantomData<S>);
 
-impl<S: Service> Succession for Fewest<S> {
+// SAFETY: it moves waiters that have successors, and writes links of the secondary queue (invariants 1, 2 and 4).
+unsafe impl<S: Service> Succession for Fewest<S> {
     type Service = S;
     /// A waiter that joined since is surplus, too. Without a second look, twice as many threads would circulate where
     /// sections are short.

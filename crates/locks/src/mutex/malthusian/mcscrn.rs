@@ -195,7 +195,8 @@ fn remote_ones<M: Machine>(holder: &Holder, home: Home, first: Link) -> (Option<
     (remote, here)
 }
 
-impl Succession for FewestAtHome {
+// SAFETY: it moves waiters that have successors, and writes links of the secondary queue (invariants 1, 2 and 4).
+unsafe impl Succession for FewestAtHome {
     type Service = AsTuned;
     /// As under `mcscr`.
     const SEES_LATECOMERS: bool = true;

@@ -79,7 +79,8 @@ pub type Cna<W = SpinThenPark> = CullingLock<SameNode, W>;
 /// A succession that prefers waiters of the holder's NUMA node.
 pub struct SameNode;
 
-impl Succession for SameNode {
+// SAFETY: it moves waiters that have successors, and writes links of the secondary queue (invariants 1, 2 and 4).
+unsafe impl Succession for SameNode {
     type Service = Everybody;
 
     fn arrive<M: Machine>() -> u32 {

@@ -83,7 +83,8 @@ pub type Cst<W = SpinThenPark> = Cohort<GlobalMcs<Staying<W>>, LocalCst<Staying<
 /// MCS in a part, with a separate list of sleepers; waiters wait by policy `W`.
 pub struct LocalCst<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-impl<W: WaitPolicy> LocalLock for LocalCst<W> {
+// SAFETY: the words of `LocalMcs`, and `sleepers`; invariants 1 and 2, and those of `k42`.
+unsafe impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     const CAN_LEAVE: bool = true;
 
     fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {

@@ -148,7 +148,8 @@ const WHILE_BUSY: u32 = 2;
 /// From this value on, `scan=` means no limit.
 const NO_LIMIT: u32 = 1_000_000_000;
 
-impl Succession for NodeFirst {
+// SAFETY: it has the front, and moves waiters that have successors (invariants 1 and 2 of `line`).
+unsafe impl Succession for NodeFirst {
     type Order = Order;
 
     fn unordered(front: Handle) -> Order {

@@ -70,7 +70,7 @@ use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word}
 use crate::parts::counted::{contended, park};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
-use crate::parts::wait::{SpinThenPark, WaitPolicy, hand_off, notify};
+use crate::parts::wait::{self, SpinThenPark, WaitPolicy, hand_off, notify};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
 const LONGEST: u32 = 10_000;
@@ -114,7 +114,8 @@ impl<M: Machine> ClhQueue<M> {
 
     /// A node for a thread that joins.
     fn new_node() -> Handle {
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 2 and 3.
+        let me = unsafe { M::take_node() };
         me.node::<M>().prepare(state::WAITING);
         me
     }
@@ -224,7 +225,7 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
     let is_notified = |seen| matches!(seen, RELEASED | state::ABANDONED);
     let mut notified = None;
     if W::SPINS {
-        notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified);
+        notified = wait::poll::<M, W>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified);
     }
     loop {
         let seen = notified.take().unwrap_or_else(|| node.state.load(Acquire));
@@ -246,12 +247,13 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
             }
             // WAITING -> PARKED. If it fails, the predecessor has just released or given up.
             _ if W::PARKS => drop(node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed)),
-            _ => notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified),
+            _ => notified = wait::poll::<M, W>(&node.state, Acquire, W::patience(until, Patience::Budget), is_notified),
         }
     }
 }
 
-impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
+// SAFETY: invariants 1 to 4.
+unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
     type Queue = ClhQueue<M>;
 
     #[inline]

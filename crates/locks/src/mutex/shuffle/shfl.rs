@@ -165,7 +165,8 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         if let Some(ended) = lock.queue.left().keep_out(until, take) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 to 5 of `front`.
+        let me = unsafe { M::take_node() };
         let turn = Self::line_up(lock, me, until);
         Self::finish(lock, me, turn, until)
     }
@@ -220,7 +221,8 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     }
 }
 
-impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
+// SAFETY: invariants 1 to 4, and those of `front` and of the shuffler.
+unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     type Queue = ShflQueue<M>;
 
     const GLIBC_WORD: bool = true;

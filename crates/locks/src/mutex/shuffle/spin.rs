@@ -180,7 +180,8 @@ impl<M: Machine> Lock<'_, M> {
 
     /// Joins the queue, waits in it, and contends as its head.
     fn line_up<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 to 5 of `front`.
+        let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
@@ -229,7 +230,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 }
 
-impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
+// SAFETY: invariants 1 to 3, and those of `front` and of the shuffler.
+unsafe impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
     type Queue = ShflQueue<M>;
 
     #[inline]

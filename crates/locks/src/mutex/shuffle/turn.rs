@@ -14,7 +14,7 @@ use crate::parts::counted::park;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
 use crate::parts::shuffle::shuffler;
-use crate::parts::wait::{STAY, WaitPolicy};
+use crate::parts::wait::{self, STAY, WaitPolicy};
 
 /// A waiter that has not seen the head asleep looks for the lock itself after this long (µs), then after twice as long,
 /// and so on without end.
@@ -208,7 +208,7 @@ impl<M: Machine> ShflQueue<M> {
             }
             is_notified(seen)
         };
-        W::poll::<M>(&node.state, Acquire, patience, notified).is_some()
+        wait::poll::<M, W>(&node.state, Acquire, patience, notified).is_some()
     }
 
     /// WAITING -> PARKED. Sleeps until its state changes, it is woken for another reason, its deadline has passed, or

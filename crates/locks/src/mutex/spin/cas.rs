@@ -52,7 +52,8 @@ impl Cas {
     }
 }
 
-impl<M: Machine> RawLock<M> for Cas {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Cas {
     type Queue = ();
 
     #[inline]

@@ -107,7 +107,8 @@ impl Hbo {
     }
 }
 
-impl<M: Machine> RawLock<M> for Hbo {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Hbo {
     type Queue = ();
 
     #[inline]

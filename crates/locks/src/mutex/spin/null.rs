@@ -24,7 +24,8 @@ use crate::parts::raw::RawLock;
 /// Not a lock.
 pub struct Null;
 
-impl<M: Machine> RawLock<M> for Null {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Null {
     type Queue = ();
 
     #[inline]

@@ -134,7 +134,8 @@ fn lock_slow<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), 
     }
 }
 
-impl<M: Machine> RawLock<M> for Polite {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Polite {
     type Queue = ();
 
     const ACQUIRED: Event = Event::SpinAcquire;

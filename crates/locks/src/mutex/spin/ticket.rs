@@ -244,7 +244,8 @@ impl Ticket {
     }
 }
 
-impl<M: Machine> RawLock<M> for Ticket {
+// SAFETY: it has no nodes.
+unsafe impl<M: Machine> RawLock<M> for Ticket {
     type Queue = TicketQueue<M>;
 
     #[inline]

@@ -43,7 +43,8 @@ fn lock_slow<L: OneWord, M: Machine>(word: &M::Word, until: Option<Deadline>) ->
     contended::<M>(|| L::wait::<M>(word, until))
 }
 
-impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
+// SAFETY: it has no nodes; those of a broadcast are moved as `adoption` says (1 to 3).
+unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     type Queue = ();
 
     const GLIBC_WORD: bool = true;

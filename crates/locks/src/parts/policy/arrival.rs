@@ -10,15 +10,14 @@
 //! [`Untouched`] does neither: it is the queue of a ShflLock without a shuffler, a baseline for all others.
 
 use crate::machine::Machine;
-use crate::machine::node::Node;
-use crate::parts::policy::{Admission, Place};
+use crate::parts::policy::{Admission, Place, Waiter};
 
 /// Moves no waiter; wakes sleepers ahead of their turn.
 pub struct ArrivalOrder;
 
 impl Admission for ArrivalOrder {
     #[inline]
-    fn place<M: Machine>(_shuffler: &Node<M>, _waiter: &Node<M>) -> Place {
+    fn place<M: Machine>(_shuffler: Waiter<'_, M>, _waiter: Waiter<'_, M>) -> Place {
         Place::Next
     }
 }
@@ -27,7 +26,7 @@ impl Admission for ArrivalOrder {
 pub struct Untouched;
 
 impl Admission for Untouched {
-    fn place<M: Machine>(_shuffler: &Node<M>, _waiter: &Node<M>) -> Place {
+    fn place<M: Machine>(_shuffler: Waiter<'_, M>, _waiter: Waiter<'_, M>) -> Place {
         Place::Stay
     }
 

@@ -15,9 +15,8 @@
 //! | `none` | [`Untouched`] | the one that came first |
 
 use crate::machine::Machine;
-use crate::machine::node::Node;
 use crate::parts::policy::{
-    Admission, ArrivalOrder, FewAwake, HighestFirst, NearestFirst, Place, SameCache, SameNumaNode, Untouched,
+    Admission, ArrivalOrder, FewAwake, HighestFirst, NearestFirst, Place, SameCache, SameNumaNode, Untouched, Waiter,
 };
 
 /// The user's choice (`policy=`) among the policies in the table.
@@ -38,14 +37,14 @@ macro_rules! define_chosen {
 
         /// Asks the policy with the chosen index.
         impl Admission for Chosen {
-            fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+            fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
                 match M::tunables().policy {
                     $($index => $policy::place(shuffler, waiter),)+
                     _ => Place::Stay,
                 }
             }
 
-            fn insists<M: Machine>(waiter: &Node<M>) -> bool {
+            fn insists<M: Machine>(waiter: Waiter<'_, M>) -> bool {
                 match M::tunables().policy {
                     $($index => $policy::insists(waiter),)+
                     _ => false,
@@ -73,7 +72,7 @@ macro_rules! define_chosen {
                 }
             }
 
-            fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
+            fn wakes<M: Machine>(shuffler: Waiter<'_, M>, tuned: u32) -> u32 {
                 match M::tunables().policy {
                     $($index => $policy::wakes(shuffler, tuned),)+
                     _ => 0,

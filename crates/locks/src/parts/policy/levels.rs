@@ -13,21 +13,18 @@
 //! of its cache was left, although many such waiters may come before it is head. Far waiters are passed over as long as
 //! nearer ones come: `shuffles=` says how often. Set it below its default if that matters.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::Node;
-use crate::machine::{Machine, Word};
-use crate::parts::policy::{Admission, Place, SameCache};
+use crate::machine::Machine;
+use crate::parts::policy::{Admission, Place, SameCache, Waiter};
 
 /// Waiters of one last-level cache together, and the nearest next.
 pub struct NearestFirst;
 
 impl Admission for NearestFirst {
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         match SameCache::place(shuffler, waiter) {
             Place::Next => Place::Next,
             // Never 0: a waiter of the same cache may stand behind.
-            _ => Place::Choice(1 + M::distance(shuffler.numa.load(Relaxed), waiter.numa.load(Relaxed))),
+            _ => Place::Choice(1 + M::distance(shuffler.numa(), waiter.numa())),
         }
     }
 

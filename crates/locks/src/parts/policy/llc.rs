@@ -13,19 +13,16 @@
 //! only at the node. On a machine with one such cache for each NUMA node this is [`SameNumaNode`](super::SameNumaNode),
 //! with one more call.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::Node;
-use crate::machine::{Division, Machine, Word};
-use crate::parts::policy::{Admission, Place};
+use crate::machine::{Division, Machine};
+use crate::parts::policy::{Admission, Place, Waiter};
 
 /// Waiters of one last-level cache together.
 pub struct SameCache;
 
 impl Admission for SameCache {
     #[inline]
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
-        if shuffler.role.load(Relaxed) == waiter.role.load(Relaxed) { Place::Next } else { Place::Stay }
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
+        if shuffler.role() == waiter.role() { Place::Next } else { Place::Stay }
     }
 
     fn role<M: Machine>() -> u32 {

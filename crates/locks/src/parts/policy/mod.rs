@@ -42,8 +42,10 @@ pub use priority::HighestFirst;
 pub use restriction::FewAwake;
 pub use roles::RolesApart;
 
-use crate::machine::Machine;
-use crate::machine::node::Node;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::node::{Node, state};
+use crate::machine::{Machine, Word};
 
 /// Where a waiter belongs, as its policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +60,65 @@ pub enum Place {
     Stay,
 }
 
+/// A waiter as its policy sees it: what its node says, to look at. What the node says about its thread was written
+/// before the node was published, hence Relaxed.
+pub struct Waiter<'a, M: Machine>(pub(crate) &'a Node<M>);
+
+impl<M: Machine> Clone for Waiter<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Waiter<'_, M> {}
+
+impl<'a, M: Machine> Waiter<'a, M> {
+    /// What [`Admission::role`] has answered to its thread.
+    #[inline]
+    pub fn role(self) -> u32 {
+        self.0.role.load(Relaxed)
+    }
+
+    /// The NUMA node on which its thread queued.
+    #[inline]
+    pub fn numa(self) -> u32 {
+        self.0.numa.load(Relaxed)
+    }
+
+    /// Whether it is awake. It may fall asleep at any time.
+    #[inline]
+    pub fn is_awake(self) -> bool {
+        self.0.state.load(Relaxed) == state::WAITING
+    }
+
+    /// For how long it has been in the queue, in µs.
+    #[inline]
+    pub fn queued_for(self) -> u32 {
+        M::micros().wrapping_sub(self.0.queued_at.load(Relaxed))
+    }
+
+    /// Its node, for tests that look at the queue.
+    ///
+    /// # Safety
+    /// The caller changes nothing.
+    pub unsafe fn node(self) -> &'a Node<M> {
+        self.0
+    }
+}
+
 /// Decides which waiter is next.
 pub trait Admission: 'static {
-    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`. What a node says about its thread was
-    /// written before the node was published, and may be read Relaxed.
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place;
+    /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`.
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place;
 
     /// Whether no other waiter may be moved past this one any more, whatever else the policy says.
     #[inline]
-    fn insists<M: Machine>(_waiter: &Node<M>) -> bool {
+    fn insists<M: Machine>(_waiter: Waiter<'_, M>) -> bool {
         false
     }
 
-    /// What the calling thread, which is about to queue, writes into its node's [`role`](Node::role), for `place` to
-    /// read.
+    /// What the calling thread, which is about to queue, tells the policy of itself: the waiter's
+    /// [`role`](Waiter::role).
     #[inline]
     fn role<M: Machine>() -> u32 {
         0
@@ -93,7 +140,7 @@ pub trait Admission: 'static {
     /// How many sleepers one walk may wake ahead of their turn, if there are CPUs for them; `tuned` is the user's
     /// setting.
     #[inline]
-    fn wakes<M: Machine>(_shuffler: &Node<M>, tuned: u32) -> u32 {
+    fn wakes<M: Machine>(_shuffler: Waiter<'_, M>, tuned: u32) -> u32 {
         tuned
     }
 }

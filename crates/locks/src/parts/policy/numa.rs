@@ -6,19 +6,16 @@
 //! to another. **Idea.** The waiters of the shuffler's node come next, as long as there are any. **Source.** ShflLocks,
 //! slides 34–38, 45–57.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::Node;
-use crate::machine::{Machine, Word};
-use crate::parts::policy::{Admission, Place};
+use crate::machine::Machine;
+use crate::parts::policy::{Admission, Place, Waiter};
 
 /// Waiters of one NUMA node together: the lock and its data stay in one last-level cache for a while.
 pub struct SameNumaNode;
 
 impl Admission for SameNumaNode {
     #[inline]
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
-        if shuffler.numa.load(Relaxed) == waiter.numa.load(Relaxed) { Place::Next } else { Place::Stay }
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
+        if shuffler.numa() == waiter.numa() { Place::Next } else { Place::Stay }
     }
 }
 

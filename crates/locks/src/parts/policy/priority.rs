@@ -17,11 +17,8 @@
 //! whatever its priority. **Starvation** is bounded by `shuffles=`: the first waiter that no head chose is passed over
 //! by at most that many others, and then is head.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::Node;
-use crate::machine::{Machine, Word};
-use crate::parts::policy::{Admission, Place};
+use crate::machine::Machine;
+use crate::parts::policy::{Admission, Place, Waiter};
 
 /// The highest priority first; of equals, the one that came first.
 pub struct HighestFirst;
@@ -30,8 +27,8 @@ pub struct HighestFirst;
 const ORDINARY: u32 = 1 << 31;
 
 impl Admission for HighestFirst {
-    fn place<M: Machine>(_shuffler: &Node<M>, waiter: &Node<M>) -> Place {
-        Place::Choice(waiter.role.load(Relaxed))
+    fn place<M: Machine>(_shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
+        Place::Choice(waiter.role())
     }
 
     fn role<M: Machine>() -> u32 {

@@ -19,19 +19,16 @@
 //! `wait=spin` no waiter sleeps, and waiters are served in arrival order. With `wait=park` none is awake, with the same
 //! result.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::{Node, state};
-use crate::machine::{Machine, Word};
-use crate::parts::policy::{Admission, Place};
+use crate::machine::Machine;
+use crate::parts::policy::{Admission, Place, Waiter};
 
 /// The first waiter that is awake is next; the others fall asleep, and sleepers stay asleep.
 pub struct FewAwake;
 
 impl Admission for FewAwake {
     /// Relaxed: a waiter that falls asleep at this moment is woken when it is head, as any other is.
-    fn place<M: Machine>(_shuffler: &Node<M>, waiter: &Node<M>) -> Place {
-        if waiter.state.load(Relaxed) == state::WAITING { Place::Choice(0) } else { Place::Stay }
+    fn place<M: Machine>(_shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
+        if waiter.is_awake() { Place::Choice(0) } else { Place::Stay }
     }
 
     /// One waiter is chosen for each hand-off.
@@ -39,7 +36,7 @@ impl Admission for FewAwake {
         at_front
     }
 
-    fn wakes<M: Machine>(_shuffler: &Node<M>, _tuned: u32) -> u32 {
+    fn wakes<M: Machine>(_shuffler: Waiter<'_, M>, _tuned: u32) -> u32 {
         0
     }
 }

@@ -13,11 +13,8 @@
 //! The queue of `shfl-rw` is a ShflLock's, and the same shuffler walks it. The lock writes into each node what the
 //! node's thread wants, and since when it queues.
 
-use core::sync::atomic::Ordering::Relaxed;
-
-use crate::machine::node::Node;
-use crate::machine::{Machine, Word};
-use crate::parts::policy::{Admission, Place, SameNumaNode};
+use crate::machine::Machine;
+use crate::parts::policy::{Admission, Place, SameNumaNode, Waiter};
 
 /// The [role](Node::role) of a reader.
 pub const READS: u32 = 0;
@@ -29,8 +26,8 @@ pub struct RolesApart;
 
 impl Admission for RolesApart {
     #[inline]
-    fn place<M: Machine>(shuffler: &Node<M>, waiter: &Node<M>) -> Place {
-        match (shuffler.role.load(Relaxed), waiter.role.load(Relaxed)) {
+    fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
+        match (shuffler.role(), waiter.role()) {
             (READS, READS) => SameNumaNode::place(shuffler, waiter),
             (one, other) if one == other => Place::Next,
             _ => Place::Stay,
@@ -38,14 +35,14 @@ impl Admission for RolesApart {
     }
 
     #[inline]
-    fn insists<M: Machine>(waiter: &Node<M>) -> bool {
-        M::micros().wrapping_sub(waiter.queued_at.load(Relaxed)) >= M::tunables().bound_us
+    fn insists<M: Machine>(waiter: Waiter<'_, M>) -> bool {
+        waiter.queued_for() >= M::tunables().bound_us
     }
 
     /// Readers that stand next to each other in the queue enter one directly after another.
     #[inline]
-    fn wakes<M: Machine>(shuffler: &Node<M>, tuned: u32) -> u32 {
-        if tuned != 0 && shuffler.role.load(Relaxed) == READS { u32::MAX } else { tuned }
+    fn wakes<M: Machine>(shuffler: Waiter<'_, M>, tuned: u32) -> u32 {
+        if tuned != 0 && shuffler.role() == READS { u32::MAX } else { tuned }
     }
 }
 

@@ -161,7 +161,10 @@ impl<M: Machine> CullingQueue<M> {
     }
 
     /// What the calling holder has.
-    pub fn holder(&self) -> Holder {
+    ///
+    /// # Safety
+    /// The calling thread holds the lock, and does with what it is given what the invariants allow a holder.
+    pub unsafe fn holder(&self) -> Holder {
         let front = self.front.load(Relaxed);
         let Some(node) = handle_in(front).filter(|_| front & NO_LINK == KEPT) else { return Holder::default() };
         if node.node::<M>().is_alive() {
@@ -175,7 +178,8 @@ impl<M: Machine> CullingQueue<M> {
     /// Releases a lock that has waiters; `tail` is the value that was seen there.
     #[cold]
     fn release<S: Succession>(&self, tail: u32) {
-        let mut holder = Holder { last: handle_in(tail), ..self.holder() };
+        // SAFETY: this thread releases the lock (invariants 1 to 5).
+        let mut holder = Holder { last: handle_in(tail), ..unsafe { self.holder() } };
         if let Some(last) = holder.secondary
             && self.left().wants_sweep()
         {
@@ -328,7 +332,8 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
         if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 to 6.
+        let me = unsafe { M::take_node() };
         while let Some(turn) = Self::queue_up(queue, me, until) {
             if let Turn::TimedOut = turn {
                 return Err(TimedOut); // The node is the queue's now (invariant 5).
@@ -360,7 +365,8 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
     }
 }
 
-impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> {
+// SAFETY: invariants 1 to 7; what `S` does is its promise.
+unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock<S, W> {
     type Queue = CullingQueue<M>;
 
     #[inline]

@@ -148,7 +148,8 @@ impl<M: Machine> Words<'_, M> {
         if let Some(ended) = self.left().keep_out(until, || self.try_lock()) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 to 4.
+        let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let previous = self.tail.swap(me.word(), AcqRel);

@@ -29,12 +29,12 @@ pub const fn moved(to: Handle) -> u32 {
 }
 
 /// The node that such a note names.
-pub fn moved_to(word: u32) -> Option<Handle> {
+pub(crate) fn moved_to(word: u32) -> Option<Handle> {
     handle_in(word).filter(|_| word & NO_LINK == NO_LINK)
 }
 
 /// The handle in a word whose top four bits say something else.
-pub fn handle_in(word: u32) -> Option<Handle> {
+pub(crate) fn handle_in(word: u32) -> Option<Handle> {
     Handle::from_word(word & HANDLE)
 }
 
@@ -57,8 +57,16 @@ impl Link {
         Self { word: to.word(), to }
     }
 
+    /// The link in a word, or `None` if it names no waiter. For tests.
+    ///
+    /// # Safety
+    /// That of [`Handle::new`], for the waiter.
+    pub unsafe fn in_word(word: u32) -> Option<Self> {
+        Self::from_word(word)
+    }
+
     /// The link in a word, or `None` if it names no waiter.
-    pub fn from_word(word: u32) -> Option<Self> {
+    pub(crate) fn from_word(word: u32) -> Option<Self> {
         handle_in(word).map(|to| Self { word, to })
     }
 

@@ -14,7 +14,11 @@ use crate::parts::wait::left::LeftBehind;
 use crate::parts::wait::{self, WaitPolicy};
 
 /// Which waiters the lock goes to, and how they wait for it.
-pub trait Service: 'static {
+///
+/// # Safety
+/// The functions change a node only as they say. [`await_turn`](Service::await_turn) returns [`Turn::Head`] only when
+/// the state has become HEAD, and so for the others.
+pub unsafe trait Service: 'static {
     /// A waiter is about to queue.
     fn arrive<M: Machine>(_: &Node<M>) {}
 
@@ -52,7 +56,8 @@ pub enum Turn {
 /// Serves every waiter, running or not.
 pub struct Everybody;
 
-impl Service for Everybody {
+// SAFETY: `turn` waits for HEAD, or leaves the node to the queue.
+unsafe impl Service for Everybody {
     #[inline]
     fn await_turn<M: Machine, W: WaitPolicy>(node: &Node<M>, until: Option<Deadline>, left: LeftBehind<M>) -> Turn {
         wait::turn::<M, W>(node, until, left).map_or(Turn::TimedOut, |()| Turn::Head)
@@ -62,7 +67,8 @@ impl Service for Everybody {
 /// Serves waiters that run or sleep, and passes over waiters that have lost their CPU.
 pub struct TimePublished;
 
-impl Service for TimePublished {
+// SAFETY: the loop of `await_turn`; LEAVING comes from WAITING only, and EVICTED after it.
+unsafe impl Service for TimePublished {
     /// Relaxed: the access that puts the node's name into the queue publishes it.
     fn arrive<M: Machine>(node: &Node<M>) {
         node.batch.store(PUBLISHES, Relaxed);
@@ -130,7 +136,8 @@ impl AsTuned {
     }
 }
 
-impl Service for AsTuned {
+// SAFETY: those of the other two.
+unsafe impl Service for AsTuned {
     fn arrive<M: Machine>(node: &Node<M>) {
         if Self::evicts::<M>() {
             TimePublished::arrive(node);

@@ -69,7 +69,10 @@ impl Holder {
 }
 
 /// Which waiter follows the holder. Called in its release, when a thread waits.
-pub trait Succession: 'static {
+///
+/// # Safety
+/// The functions do with nodes only what the invariants of the [culling queue](super::culling) allow a holder.
+pub unsafe trait Succession: 'static {
     /// Whether the successor must run, if it is awake.
     type Service: Service;
 

@@ -95,8 +95,14 @@ enum After {
 
 /// The waiter that a value of `head` names.
 #[inline]
-pub fn named(head: u32) -> Option<Handle> {
-    Handle::from_word(head >> SHIFT)
+pub(crate) fn named(head: u32) -> Option<Handle> {
+    Handle::from_word(named_word(head))
+}
+
+/// The same, as a word.
+#[inline]
+pub const fn named_word(head: u32) -> u32 {
+    head >> SHIFT
 }
 
 /// The value of `head` that names `waiter`, without flags.

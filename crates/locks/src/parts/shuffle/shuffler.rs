@@ -33,7 +33,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, RETIRED, SHUFFLER, WALKING, state};
 use crate::machine::{Handle, Machine, Word};
-use crate::parts::policy::{Admission, Place};
+use crate::parts::policy::{Admission, Place, Waiter};
 use crate::parts::shuffle::front::ShflQueue;
 use crate::parts::wait::left::LeftBehind;
 
@@ -129,7 +129,7 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
     {
         return;
     }
-    let wakes = if M::crowded() { 0 } else { P::wakes(node, M::tunables().wake_ahead) };
+    let wakes = if M::crowded() { 0 } else { P::wakes(Waiter(node), M::tunables().wake_ahead) };
     let mut group = Group { last: me, size: role & !SHUFFLER, wakes };
     let chosen = gather::<M, P>(me, at_front, &mut group, queue.left(), stop);
     if let Some((before, here)) = chosen.filter(|_| group.last == me) {
@@ -174,7 +174,7 @@ fn gather<M: Machine, P: Admission>(
             M::give_node(here);
             continue;
         }
-        let moved = match P::place(me.node::<M>(), current) {
+        let moved = match P::place(Waiter(me.node::<M>()), Waiter(current)) {
             // It has a successor, so it is not the tail, and its links are the shuffler's (invariant 4 of `front`).
             Place::Next if behind.is_some() => group.take::<M>(before, here),
             Place::Choice(rank) if at_front && best.is_none_or(|best| rank < best) => {
@@ -184,7 +184,7 @@ fn gather<M: Machine, P: Admission>(
             _ => false,
         };
         if !moved {
-            if P::insists(current) {
+            if P::insists(Waiter(current)) {
                 break;
             }
             before = here;

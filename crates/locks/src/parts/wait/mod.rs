@@ -41,22 +41,6 @@ pub trait WaitPolicy: 'static {
     /// Whether the CPU rests between polls, if it can.
     const RESTS: bool = false;
 
-    /// [`Waiting::spin_until`](crate::machine::Waiting::spin_until), in the way in which the policy polls: for a word
-    /// that one or two waiters look at.
-    #[inline(always)]
-    fn poll<M: Machine>(
-        word: &M::Word,
-        order: Ordering,
-        patience: Patience,
-        done: impl FnMut(u32) -> bool,
-    ) -> Option<u32> {
-        if Self::RESTS {
-            M::poll_until(word, order, patience, Manner::Rests, done)
-        } else {
-            M::spin_until(word, order, patience, done)
-        }
-    }
-
     /// How long a waiter with this deadline may poll before it does something else; a waiter that sleeps polls for
     /// `budget`.
     fn patience(until: Option<Deadline>, budget: Patience) -> Patience {
@@ -108,6 +92,22 @@ impl<W: WaitPolicy> WaitPolicy for Staying<W> {
     const STAYS: bool = W::SPINS && W::PARKS;
 }
 
+/// [`Waiting::spin_until`](crate::machine::Waiting::spin_until), in the way in which the policy polls: for a word that
+/// one or two waiters look at.
+#[inline(always)]
+pub(crate) fn poll<M: Machine, W: WaitPolicy>(
+    word: &M::Word,
+    order: Ordering,
+    patience: Patience,
+    done: impl FnMut(u32) -> bool,
+) -> Option<u32> {
+    if W::RESTS {
+        M::poll_until(word, order, patience, Manner::Rests, done)
+    } else {
+        M::spin_until(word, order, patience, done)
+    }
+}
+
 /// Waits until a node's state ends the wait. `Ok` is that state. When the deadline has passed, the error is the state
 /// then: WAITING or PARKED.
 ///
@@ -121,7 +121,7 @@ pub(crate) fn notified<M: Machine, W: WaitPolicy>(
     if W::SPINS {
         let stays = W::STAYS.then(|| M::sooner(STAY, until));
         loop {
-            let notified = W::poll::<M>(&node.state, Acquire, W::patience(until, Patience::Budget), &is_notified);
+            let notified = poll::<M, W>(&node.state, Acquire, W::patience(until, Patience::Budget), &is_notified);
             if let Some(notified) = notified {
                 return Ok(notified);
             }

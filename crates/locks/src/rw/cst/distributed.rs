@@ -132,8 +132,11 @@ impl<M: Machine> CstRwState<M> {
 
     /// Switches to distributed counters, if they are not in use, one more lock may have a side block, and the readers
     /// that hold the lock leave soon. The caller holds nothing of the lock.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
     #[cold]
-    pub fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
+    pub unsafe fn count_distributed<W: WaitPolicy>(&self, until: Option<Deadline>) {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
             return; // Another thread is about to do so.
         }

@@ -115,7 +115,8 @@ impl<M: Machine> ShflRwState<M> {
         if let Some(ended) = self.queue.left().keep_out(until, take) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariant 4, and of 1 to 5 of `front`.
+        let me = unsafe { M::take_node() };
         let mut turn = self.line_up::<W, P>(me, wait, until);
         loop {
             let contended = match turn {

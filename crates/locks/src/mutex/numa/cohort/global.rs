@@ -26,7 +26,8 @@ const PAUSE: [u32; 2] = [4, 512];
 /// Test-and-set with back-off, in the word. Policy `W` decides whether waiters only poll, or nap and then sleep.
 pub struct BackOff<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 
-impl<W: WaitPolicy> Global for BackOff<W> {
+// SAFETY: it uses neither blocks nor nodes.
+unsafe impl<W: WaitPolicy> Global for BackOff<W> {
     type State<M: Machine> = ();
 
     fn try_lock<M: Machine>(at: &Place<'_, M, ()>) -> bool {
@@ -89,7 +90,8 @@ impl<M: Machine> TicketWords<M> {
 /// A ticket lock whose counters stand in the lock.
 pub struct GlobalTicket;
 
-impl Global for GlobalTicket {
+// SAFETY: it uses neither blocks nor nodes.
+unsafe impl Global for GlobalTicket {
     type State<M: Machine> = TicketWords<M>;
 
     fn try_lock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {
@@ -149,7 +151,8 @@ impl<'a, M: Machine> Place<'a, M, McsRest<M>> {
     }
 }
 
-impl<W: WaitPolicy> Global for GlobalMcs<W> {
+// SAFETY: it uses no blocks; nodes by the invariants of `k42`.
+unsafe impl<W: WaitPolicy> Global for GlobalMcs<W> {
     type State<M: Machine> = McsRest<M>;
 
     fn try_lock<M: Machine>(at: &Place<'_, M, McsRest<M>>) -> bool {

@@ -43,7 +43,11 @@ impl<M: Machine> Waiting<M> {
 }
 
 /// A lock among the threads of a NUMA node.
-pub trait LocalLock: 'static {
+///
+/// # Safety
+/// Its functions use `tail`, `next`, `sleepers` and, for what comes with the lock, the other words of its part, as its
+/// page says; and nodes as its invariants allow.
+pub unsafe trait LocalLock: 'static {
     /// Whether a waiter may leave when its deadline has passed. If not, `lock` is never called with a deadline.
     const CAN_LEAVE: bool;
 
@@ -65,7 +69,10 @@ pub trait LocalLock: 'static {
 }
 
 /// A lock among NUMA nodes; any thread may release it.
-pub trait Global: 'static {
+///
+/// # Safety
+/// Of the side block its functions use what is not the parts', and of nodes what the invariants on its page allow.
+pub unsafe trait Global: 'static {
     /// Its state beside the word.
     type State<M: Machine>: Zeroed;
 

@@ -27,7 +27,8 @@ pub(crate) fn words<M: Machine>(part: &Block<M>) -> Words<'_, M> {
     Words { tail: &part.tail, next: &part.next }
 }
 
-impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
+// SAFETY: those words, and the invariants of `k42`.
+unsafe impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
     const CAN_LEAVE: bool = true;
 
     #[inline]
@@ -63,7 +64,8 @@ fn numbers<M: Machine>(part: &Block<M>) -> Numbers<'_, M> {
     Numbers { next: &part.tail, serving: &part.next }
 }
 
-impl LocalLock for LocalTicket {
+// SAFETY: those words; it has no nodes.
+unsafe impl LocalLock for LocalTicket {
     const CAN_LEAVE: bool = false;
 
     #[inline]

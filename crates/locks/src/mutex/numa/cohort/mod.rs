@@ -302,7 +302,10 @@ fn line<M: Machine>(innermost: Option<Name>) -> impl Iterator<Item = Name> {
 impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
     /// Acquires the lock by the path of a thread that found it held, whether it is held or not. For models, in which
     /// few threads are to meet in the local locks.
-    pub fn lock_in_line<M: Machine>(
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1.
+    pub unsafe fn lock_in_line<M: Machine>(
         word: &M::Word,
         queue: &CohortQueue<M, G::State<M>>,
         until: Option<Deadline>,
@@ -311,7 +314,8 @@ impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
     }
 }
 
-impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {
+// SAFETY: invariants 1 to 5; what `G` and `L` do is their promise.
+unsafe impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort<G, L, P> {
     type Queue = CohortQueue<M, G::State<M>>;
 
     unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {

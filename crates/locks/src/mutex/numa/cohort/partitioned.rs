@@ -80,7 +80,8 @@ fn draw<M: Machine>(state: &TicketWords<M>) -> Option<u32> {
     }
 }
 
-impl Global for PartitionedTicket {
+// SAFETY: of the side block it uses `board`; it has no nodes.
+unsafe impl Global for PartitionedTicket {
     type State<M: Machine> = TicketWords<M>;
 
     fn try_lock<M: Machine>(at: &Place<'_, M, TicketWords<M>>) -> bool {

@@ -19,7 +19,10 @@ use crate::machine::{Division, Machine, Word};
 use crate::parts::side::Side;
 
 /// Which parts a lock has.
-pub trait Parts: 'static {
+///
+/// # Safety
+/// Of a block, [`home`](Parts::home) writes only `limit`, before it publishes the block.
+pub unsafe trait Parts: 'static {
     /// The innermost part for the calling thread. If there is none, it is made, with the parts above it.
     fn home<M: Machine>(side: Side<M>) -> Name;
 }
@@ -33,7 +36,8 @@ pub(super) fn limit<M: Machine>(part: &Block<M>) -> u32 {
 /// One part for each NUMA node.
 pub struct NumaNodes;
 
-impl Parts for NumaNodes {
+// SAFETY: `prepare` is called before the part is published.
+unsafe impl Parts for NumaNodes {
     #[inline]
     fn home<M: Machine>(side: Side<M>) -> Name {
         side.part_or_make(M::numa_node(), None, |part| part.limit.store(M::tunables().passes, Relaxed))
@@ -43,7 +47,8 @@ impl Parts for NumaNodes {
 /// Below each part of `P`, one part for each [group of CPUs](Division::Groups) of this depth.
 pub struct Within<P, const DEPTH: u32>(PhantomData<P>);
 
-impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
+// SAFETY: `prepare` is called before the part is published.
+unsafe impl<P: Parts, const DEPTH: u32> Parts for Within<P, DEPTH> {
     fn home<M: Machine>(side: Side<M>) -> Name {
         let above = P::home(side);
         let prepare = |part: &Block<M>| part.limit.store(M::tunables().near_passes, Relaxed);
@@ -59,7 +64,8 @@ pub type GroupsOfGroups = Within<Groups, 1>;
 /// As many levels as the user asks for (`levels=`).
 pub struct ByOption;
 
-impl Parts for ByOption {
+// SAFETY: that of the others.
+unsafe impl Parts for ByOption {
     #[inline]
     fn home<M: Machine>(side: Side<M>) -> Name {
         match M::tunables().levels {

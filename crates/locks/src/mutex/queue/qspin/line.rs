@@ -44,7 +44,10 @@ use crate::parts::wait::left::{self, LeftBehind};
 
 /// Which waiter follows the head. What a succession needs to know travels with the front, in the head's node, and is
 /// written by the thread that has the front.
-pub trait Succession: 'static {
+///
+/// # Safety
+/// The functions do with nodes only what invariants 1 to 4 of this page allow the thread that has the front.
+pub unsafe trait Succession: 'static {
     /// What was learned of the queue while the head waited.
     type Order: Copy;
 

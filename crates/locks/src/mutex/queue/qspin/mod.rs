@@ -117,7 +117,8 @@ pub struct QspinLock<S: Succession, W: WaitPolicy>(PhantomData<(S, W)>);
 /// First come, first served.
 pub struct Arrival;
 
-impl Succession for Arrival {
+// SAFETY: it changes nothing.
+unsafe impl Succession for Arrival {
     type Order = ();
 
     fn unordered(_: Handle) {}
@@ -155,7 +156,8 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
         if let Some(ended) = line.left().keep_out(until, || line.try_take()) {
             return ended;
         }
-        let me = M::take_node();
+        // SAFETY: its life in the queue is that of invariants 1 to 4 of `line`.
+        let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         let said = S::arrive(node).filter(|_| W::PARKS || until.is_none()); // Invariant 5 of `line`.
@@ -185,7 +187,8 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
     }
 }
 
-impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
+// SAFETY: the invariants, here and in `line`; what `S` does is its promise.
+unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S, W> {
     type Queue = ();
 
     /// (0,0,0) -> (0,0,1)

@@ -14,7 +14,7 @@ use crate::mutex::queue::qspin::word::{
     LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending,
 };
 use crate::parts::counted::park;
-use crate::parts::wait::WaitPolicy;
+use crate::parts::wait::{self, WaitPolicy};
 
 /// How the wait of the waiter that is PENDING ended.
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl<M: Machine> Line<'_, M> {
     fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
         if W::SPINS {
             // Relaxed: only decides when to try the exchange.
-            W::poll::<M>(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
+            wait::poll::<M, W>(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
         } else {
             attempt(self.word.load(Relaxed));
         }

@@ -35,7 +35,7 @@ const _: () = assert!(HEIR == Handle::LIMIT && LOCKED.wrapping_add(LOCKED) == 0)
 
 /// The last waiter in the queue.
 #[inline]
-pub fn tail(word: u32) -> Option<Handle> {
+pub(crate) fn tail(word: u32) -> Option<Handle> {
     handle_in(word)
 }
 
