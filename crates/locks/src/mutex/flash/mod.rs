@@ -2,25 +2,34 @@
 //!
 //! The default mutex: any running thread may take the free lock, one waiter contends for it, and the others sleep.
 //!
-//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its line moves
-//! to another CPU although the last holder is about to take the lock again. And waiting threads take CPUs from working
-//! ones. **Idea.** Any thread that finds the word free may take it. An arrival polls briefly, then offers its CPU to
-//! others. It sleeps only when a sleep is cheap compared to the wait so far. One of the threads that wait for long is
-//! the *head*, and contends; all others sleep. **Source.** This project. Competitive succession, spin-then-park and the
-//! standby thread: Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//! **Problem.** On a few CPUs a lock loses time in three ways. It stands still while a thread wakes up. Its cache line
+//! moves to another CPU although the last holder is about to take the lock again. And waiting threads take CPUs from
+//! working ones. **Idea.** Any thread that finds the word free may take it. An arriving thread (an *arrival*) polls
+//! briefly, then offers its CPU to others (`sched_yield`). It sleeps only when a sleep is cheap compared to the wait so
+//! far. One of the threads that wait for long is the *head*, and contends for the lock; all others sleep until it is
+//! their turn to be the head. **Source.** This project. Competitive succession, spin-then-park and the standby thread:
+//! Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
 //! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
 //! `shfl` serves more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on
 //! simulated machines.
 //!
-//! **Departures.** From LOITER's standby thread:
-//! 1. There is no inner lock. A thread that is not the head and does not poll sleeps on a word of this lock, in the
-//!    kernel's order. So no queue nodes are needed.
-//! 2. The head passes its place on after its section, not before it.
-//! 3. A head that contends for a hot lock naps.
-//! 4. Measurements of this machine decide for how long a waiter offers its CPU, and after what time it looks a second
-//!    time: what a sleep costs, what a transfer of the line costs, and what it costs to move this lock.
+//! **Departures.** The nearest known lock is LOITER (Dice, A.1; [`loiter`](crate::mutex::malthusian::loiter)). Its
+//! arrivals poll an outer word. A thread that polls in vain waits for an inner queue lock. The thread that has the
+//! inner lock is the *standby thread*: the only waiter that contends for the word again. The head of `flash` does what
+//! the standby thread does, with four differences:
+//! 1. **No inner lock**, so no queue nodes. All other waiters sleep on one futex word (`calls`), and the kernel wakes
+//!    them in the order of their arrival. A head that has had the lock wakes one of them in its release: it *calls* a
+//!    sleeper, which becomes the next head.
+//! 2. **A called sleeper may come late.** If it gets no CPU for `bound=`, another one is called, and the first of them
+//!    that runs becomes the head. The others contend as well, as *extra* heads, which call no sleeper.
+//! 3. **Naps.** A lock is *hot* while a waiter sees two acquisitions or more in one poll. The head then sleeps for 50
+//!    to 400 µs at a time instead of polling. So the threads that take the lock in turn keep their CPUs, and the lock's
+//!    cache line.
+//! 4. **Measured waits.** What a sleep costs here decides for how long an arrival offers its CPU. What it costs to move
+//!    a cache line, and this lock with its data, to another CPU decides for how long a waiter leaves a free lock to the
+//!    thread that released it.
 //!
 //! ```text
 //!   arrivals ── poll, then offer their CPU ──┐
@@ -34,9 +43,9 @@
 //! | word | holds |
 //! |---|---|
 //! | `word` | 0: free. 1: held. 2: held, and a thread may sleep on the word. 3: the same, written by the head before it sleeps there |
-//! | `turn` | acquisitions (16 bits), and when a head last got the lock: see [`turn`] |
-//! | `state` | what is known of the waiters: see [`state`] |
-//! | `calls` | how often a sleeper was called; below that, eight bits that say for how long the lock [stays](stay). Sleepers sleep on this word |
+//! | `turn` | upper half: how often the lock was acquired. Lower half: when a head last got the lock, in units of 16 µs |
+//! | `state` | whether there is a head, what it waits for, and how many threads sleep: [its bits](state) |
+//! | `calls` | how often a sleeper was called. Sleepers sleep on this word. Its lowest eight bits are a hint: for how long a free lock is [left to its last holder](stay) |
 //!
 //! `word` follows glibc's protocol. glibc's code treats each value above 1 as a 2, and may write 2 over a 3: then the
 //! head, which sleeps only while it finds 3, looks again.
@@ -51,15 +60,15 @@
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
-//! **The second look.** The thread that released a hot lock takes it again before its line gets to another CPU. So a
-//! waiter that finds the word free looks again after a moment. It takes the lock only if no thread has had it in
-//! between. If moving the data of the sections takes longer than the last holder stays away, that moment is long enough
-//! for the last holder to come back: see [`stay`].
+//! **The second look.** Often the thread that released a hot lock takes it again before the lock's cache line has
+//! reached another CPU. So a waiter that finds the word free looks again after a moment. It takes the lock only if no
+//! thread has had it in between. That moment is longer if moving the data of the sections to another CPU takes longer
+//! than the last holder stays away: then it lasts until the last holder has come back. See [`stay`].
 //!
 //! ## The bound
-//! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
-//! let d be the longest time until a thread that was woken, or that offered its CPU, runs. Then the thread has the lock
-//! after at most **(n + 2) · (2 s + T + d) + d'**, where d' is the time that an arrival spends before it is counted, if
+//! When a thread arrives, n others want the lock or hold it. A section takes at most s, and T is `bound=`. A thread
+//! that was woken, or that offered its CPU, runs after at most d. For at most d' the thread polls and offers its CPU.
+//! Then it has the lock after at most **(n + 2) · (2 s + T + d) + d'**, if
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
@@ -110,11 +119,12 @@
 //! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
 //! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784). Over 35 combinations that were held out it has 0.997. It reaches 0.86
 //! of a physical bound that leaves out the cost of moving data. It is more than 5 % behind the best in three
-//! combinations: one with 256 threads (0.86), and two with sections of 250 µs. Where 256 threads wanted more CPU than
-//! there was, some waits of that build were 1.5 times as long as the bound with d = 0. Called sleepers slept again,
-//! behind all others; now they do not. `cargo xtask regret --cells all --filter '256 threads'` has 34 combinations. On
-//! 2 CPUs of an AMD EPYC the longest wait in them was 0.88 times that bound. In the same runs, the longest wait of the
-//! build before was 1.53 times that bound, and its throughput 1.02 times as high.
+//! combinations: one with 256 threads (0.86), and two with sections of 250 µs.
+//!
+//! The longest wait in 34 combinations with 256 threads (`cargo xtask regret --cells all --filter '256 threads'`) was
+//! 0.88 times the bound with d = 0, on 2 CPUs of an AMD EPYC (2026-11-26). The figures above are those of an earlier
+//! build, in which called sleepers could fall asleep again, behind all others. In the same 34 combinations, its longest
+//! wait was 1.53 times that bound, and its throughput 1.02 times as high.
 //!
 //! ## What each mechanism is worth
 //! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds

@@ -1,21 +1,34 @@
 //! # What the word `state` of a `flash` lock says about its waiters
 //!
-//! | bits of `state` | set by | cleared by | meaning |
+//! At most one waiter, the *head*, contends for the lock; the others sleep until one of them is called (woken) to be
+//! the next head. ([`sleeper`](super::sleeper) describes the exceptions.) To be the head is a *place*, which a thread
+//! passes on when it is done. Three bits say who has it:
+//!
+//! | bits that are set | who has the place of the head |
+//! |---|---|
+//! | none of the three | no thread, and none sleeps |
+//! | `HEAD` | a waiter, which contends for the lock |
+//! | `HEAD`, `PASS` | the holder of the lock: it was the head when it got the lock, and its release will call a sleeper |
+//! | `HEAD`, `TRANSIT` | no thread at the moment: a sleeper was called, and the first sleeper that runs takes the place |
+//!
+//! With the other bits, the head and the holder agree on how the head gets the lock:
+//!
+//! | bit | who sets it | who clears it | meaning while it is set |
 //! |---|---|---|---|
-//! | [`HEAD`] | a waiter that finds no head | the head when it leaves and no thread sleeps; the last sleeper that leaves under `PASS` | there is a head, or the place is being passed on |
-//! | [`PASS`] | the head when it acquires and others sleep | the release; a sleeper that takes it | the holder was the head, and its release passes the place on |
-//! | [`TRANSIT`] | the release; a head that gives up | the sleeper that takes the place | the place of the head is free for a sleeper |
-//! | [`HANDOFF`] | the head, once its wait is overdue | the release; the head when it leaves | the next release is to hand the lock over |
-//! | [`GRANT`] | the release, instead of freeing the word | a head, or a thread that finds it stale; it then holds the lock | the lock is reserved for the head |
-//! | [`SLEEPS`] | the head before it sleeps on the word | the head; the release that is about to grant | the head sleeps, or is about to |
-//! | [`TIMED`] | a waiter that acquires | its release | the section is timed: see [`stay`](super::stay) |
+//! | [`HEAD`] | a waiter that finds no head, and becomes it; a broadcast that moves waiters here | the head that gets the lock or times out while no thread sleeps; under `PASS`, the last sleeper if it times out | a thread has the place of the head, or is to take it |
+//! | [`PASS`] | the head that gets the lock while others sleep | its release; a sleeper that takes the place because no release will come | the holder has the place |
+//! | [`TRANSIT`] | the release of a holder with the place; a head that times out while others sleep; such a broadcast | the sleeper that takes the place | the place is free for a sleeper |
+//! | [`HANDOFF`] | the head, when it has waited for `bound=`; for a sleeping head, a release after twice that time | the release that hands the lock over; the head, if it gets the lock otherwise or times out | the next release is to hand the lock to the head |
+//! | [`GRANT`] | that release, which leaves the word held | the head, which then holds the lock; any thread, if the head has not come for 25 ms | the lock belongs to the head, which has yet to take it |
+//! | [`SLEEPS`] | the head, before it sleeps on the word | the head, when it is awake; a release that is about to hand the lock over | the head sleeps on the word, or is about to: it must be woken |
+//! | [`TIMED`] | a waiter that gets the lock and measures its section | its release | the release is to read the clock: see [`stay`](super::stay) |
 //!
 //! Above these are eight bits of the process's [epoch](crate::machine::Memory::epoch), and 17 bits that count the
 //! sleepers.
 //!
-//! The epoch tells a forked child that these waiters are its parent's. The first thread that waits or wakes there
-//! forgets them ([`Lock::settle`]). If an ancestor 256 generations ago had the same epoch, what it left looks like the
-//! state of a head that does not run, and is treated like that.
+//! A forked child has another epoch than its parent. So the first thread that waits or wakes there sees that these
+//! waiters are the parent's, and forgets them ([`Lock::settle`]). Eight bits repeat after 256 generations. The waiters
+//! of such an ancestor look like a head that does not run, and are treated like that.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
