@@ -31,7 +31,7 @@
 //! ```
 //!
 //! ## Choosing the successor
-//! | secondary queue | draw | main queue | successor | moves |
+//! | secondary queue | draw (`threshold=`): stay on this NUMA node? | main queue | successor | moves |
 //! |---|---|---|---|---|
 //! | empty | `reduction` says "do not look" | any | its first | – |
 //! | any | stay | first is local | its first | – |

@@ -7,8 +7,8 @@
 //! **Problem.** A test-and-set lock serves its waiters in random order. **Idea.** Two counters: an arriving thread
 //! draws the next number, and a releaser calls the next one. First come, first served, in eight bytes and without
 //! nodes; release is a store. **Source.** Reed & Kanodia, CACM 22(2), 1979; as a lock with proportional back-off,
-//! Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice, *Malthusian Locks*, §5.4: direct hand-off with global
-//! spinning.
+//! Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice, *Malthusian Locks*, §5.4: direct hand-off with
+//! global spinning.
 //!
 //! **Departures.**
 //! 1. Back-off. A waiter with n before it polls at intervals in proportion to n.
@@ -16,10 +16,11 @@
 //!    Once its spin budget is spent, it naps where CPUs are short
 //!    ([`Waiting::crowded`](crate::machine::Waiting::crowded)). A nap is as long as n suggests, and the waiter looks
 //!    once between naps. The next in line polls again, and yields. So threads do not stop each other, even if they
-//!    outnumber CPUs, or a waiter outranks the holder. A hand-off to a napping waiter is late by the rest of the nap.
+//!    outnumber CPUs, or if a waiter has a higher scheduling priority than the holder. A hand-off to a napping waiter
+//!    is late by the rest of the nap.
 //!
-//!    Where CPUs are not short, a waiter goes on polling, and sleeps for a tenth of a long wait: if a thread that it
-//!    outranks lacks a CPU, the waiter cannot detect that.
+//!    Where CPUs are not short, a waiter goes on polling. In a long wait it sleeps for a tenth of the time: it may
+//!    occupy the CPU of a holder with lower priority, and cannot detect that.
 //! 2. A number that was drawn must be called and served, so a waiter that may give up draws none. A **timed
 //!    acquisition** polls, and takes the lock only when it is free and no thread has a number. This has a cost: it
 //!    yields to every waiter without a deadline, and its deadline may pass while others come and go.

@@ -15,8 +15,8 @@
 //! each gets a side block.
 //!
 //! **Departures.**
-//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until readers have met
-//!    512 times (`meetings=`), with few writers between.
+//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until a reader has
+//!    found other readers there 512 times (readers *met*: `meetings=`), with few writers between.
 //! 2. The counters are the parts of a side block ([`side`](crate::parts::side)).
 //! 3. There is a counter for each part of the machine
 //!    ([`Division::Readers`](crate::machine::Division::Readers)). If NUMA nodes are few, each is divided

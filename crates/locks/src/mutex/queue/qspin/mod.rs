@@ -38,8 +38,8 @@
 //!    later epochs all waiters queue.
 //! 7. A release is an addition, not a byte store ([`word`]).
 //! 8. A joiner exchanges the whole word, where the kernel exchanges the half with the tail. It puts the rest back
-//!    (invariant 6). A loop of compare-and-exchange, which the kernel has for very many CPUs, would not do: a thread
-//!    that has to try again would do so behind all other threads that try.
+//!    (invariant 6). The kernel has a loop of compare-and-exchange for very many CPUs. It would be unfair here: a
+//!    thread whose exchange fails would lose its place to each thread whose exchange succeeds.
 //!
 //! ## State                                         (tail, PENDING, LOCKED), as in the kernel
 //! | word | meaning | next |
