@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use flashlock_native::settings::nearest;
 
 use crate::screen::{self, When};
-use crate::suggest::nearest;
 use crate::usage::{ENVIRONMENT, WIDTH};
 use crate::{calibrate, compare, doctor, generate, locks, run, simulate, topology};
 

@@ -61,7 +61,7 @@ impl LockChoice {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known())));
         }
         let choice = settings::parse(text, Tunables::DEFAULT).and_then(Choice::here);
-        let choice = choice.map_err(|error| bad(text, from, &explain(&error, &[])))?;
+        let choice = choice.map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))?;
         Ok(Self { text: text.to_owned(), choice })
     }
 }
@@ -97,7 +97,7 @@ impl RwUnder {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known_rw())));
         }
         let choice = settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here);
-        choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[])))
+        choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))
     }
 
     /// The value of `FLASHLOCK_RW`, if it is set.
@@ -206,45 +206,28 @@ fn bad(text: &str, from: &str, what: &str) -> Failure {
     Failure::usage(format_args!("{from}: {what} (see 'flashlock locks{about}')"))
 }
 
-/// Explains a wrong choice, and suggests what the user may have meant: a known name or one of `others`. If nothing is
-/// similar, it lists all known names.
+/// Explains a wrong choice. `others` are the names that are accepted besides those of the catalogue. If one name is
+/// similar to the unknown one, only this one is named.
 pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
-    let runs = others.is_empty().then_some(settings::GLIBC);
-    let mutexes = || LOCKS.iter().map(|lock| lock.name).chain(runs);
-    let rws = || RW_LOCKS.iter().map(|lock| lock.name);
-    let guess = match *error {
-        BadChoice::Lock(name) | BadChoice::RwLock(name) if others.contains(&name) => None,
-        BadChoice::Lock(name) if others.is_empty() && rw_named(name).is_some() => rw_named(name)
+    let is_for_program = others.contains(&settings::GLIBC);
+    let others = || others.iter().copied();
+    let meant = match *error {
+        BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name)
             .map(|name| format!("'{name}' is a readers-writer lock; use it with: flashlock run --rw {name}")),
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
             Some(format!("'{name}' is a lock for mutexes; use it with: flashlock run --lock {name}"))
         }
-        BadChoice::Lock(name) => did_you_mean(name, mutexes().chain(others.iter().copied()))
+        BadChoice::Lock(name) => did_you_mean(name, LOCKS.iter().map(|lock| lock.name).chain(others()))
             .map(|meant| format!("unknown lock '{name}'; {meant}")),
-        BadChoice::RwLock(name) => did_you_mean(name, rws().chain([settings::GLIBC]))
+        BadChoice::RwLock(name) => did_you_mean(name, RW_LOCKS.iter().map(|lock| lock.name).chain(others()))
             .map(|meant| format!("unknown readers-writer lock '{name}'; {meant}")),
-        BadChoice::Option(lock, name) => {
-            did_you_mean(name, lock.option_names()).map(|meant| format!("{error}; {meant}"))
-        }
-        BadChoice::Wait(lock, wait) => match lock.waits() {
-            // The error lists what there is to choose from: `lock flash has no wait='park'; choose one of: stp`.
-            [only] => error.to_string().split_once(" no ").map(|(has, _)| format!("{has} only wait={only}")),
-            waits => did_you_mean(wait, waits.iter().copied()).map(|meant| format!("{error}; {meant}")),
-        },
-        BadChoice::Value(option, value) => {
-            did_you_mean(value, option.info().words.iter().copied()).map(|meant| format!("{error}; {meant}"))
-        }
         _ => None,
     };
-    guess.unwrap_or_else(|| {
-        let others: String = match error {
-            BadChoice::Lock(_) if others.is_empty() => format!(" {}", settings::GLIBC),
-            BadChoice::RwLock(_) => format!(" {}", settings::GLIBC),
-            BadChoice::Lock(_) => others.iter().map(|name| format!(" {name}")).collect(),
-            _ => String::new(),
-        };
-        format!("{error}{others}")
+    meant.unwrap_or_else(|| {
+        let mut text = String::new();
+        error.explain(&others().collect::<Vec<_>>(), &mut |part| text.push_str(part));
+        text
     })
 }
 

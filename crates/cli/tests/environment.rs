@@ -2,6 +2,7 @@
 
 mod common;
 
+use flashlock_locks::catalogue::rw::RW_DEFAULT;
 use flashlock_locks::catalogue::{DEFAULT, LOCKS};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use common::{preload, threads};
 /// A shell under the preload that starts a program with threads, and then one more process.
 fn run_with(name: &str, value: &[u8]) -> Output {
     let mut command = Command::new("sh");
-    for name in ["FLASHLOCK", "FLASHLOCK_TOPOLOGY", "FLASHLOCK_STATS_FD"] {
+    for name in ["FLASHLOCK", "FLASHLOCK_RW", "FLASHLOCK_TOPOLOGY", "FLASHLOCK_STATS_FD"] {
         command.env_remove(name);
     }
     command.args(["-c", &format!("{} && env true", threads(5))]);
@@ -23,18 +24,30 @@ fn run_with(name: &str, value: &[u8]) -> Output {
 fn what_is_wrong_is_reported_once_for_a_tree_of_processes() {
     let long = [b'x'; 300];
     let names: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
-    let unknown = format!(
-        "FLASHLOCK: unknown lock 'mcz'; known locks: {}; using the default lock, {}",
-        names.join(" "),
-        DEFAULT.info().name
-    );
-    let forged = unknown.replace("mcz", "mcz?flashlock?[31m is well?");
+    let unknown = |name: &str, meant: &str| {
+        let (names, default) = (names.join(" "), DEFAULT.info().name);
+        let known = format!("known locks: {names} glibc");
+        format!("FLASHLOCK: unknown lock '{name}'{meant}; {known}; using the default lock, {default}")
+    };
+    let mistyped = unknown("mcz", " (did you mean 'mcs'?)");
+    let forged = unknown("mcz?flashlock?[31m is well?", "");
     let unreadable = format!(
         "FLASHLOCK: the value is not UTF-8, or longer than 255 bytes; using the default lock, {}",
         DEFAULT.info().name
     );
-    let cases: [(&str, &[u8], &str); 9] = [
-        ("FLASHLOCK", b"mcz", &unknown),
+    let option = format!(
+        "FLASHLOCK: lock tas has no option 'cnod' (did you mean 'cond'?); its options: wait cond sem; \
+         using the default lock, {}",
+        DEFAULT.info().name
+    );
+    let mutex = format!(
+        "FLASHLOCK_RW: 'mcs' is a lock for mutexes; use it with FLASHLOCK=mcs; using the default lock, {}",
+        RW_DEFAULT.info().name
+    );
+    let cases: [(&str, &[u8], &str); 11] = [
+        ("FLASHLOCK", b"mcz", &mistyped),
+        ("FLASHLOCK", b"tas:cnod=lifo", &option),
+        ("FLASHLOCK_RW", b"mcs", &mutex),
         ("FLASHLOCK", b"mcz\nflashlock\x1b[31m is well\n", &forged),
         ("FLASHLOCK_TOPOLOGY", b"2\n", "FLASHLOCK_TOPOLOGY='2?' is not NODESxCORESxSMT, such as 2x18x2; ignored"),
         ("FLASHLOCK", b"mcs\xff", &unreadable),

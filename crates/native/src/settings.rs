@@ -23,6 +23,10 @@ use flashlock_locks::machine::order::Order;
 
 use crate::umwait;
 
+mod similar;
+
+pub use similar::nearest;
+
 /// The environment variable that selects the lock.
 pub const ENV: &str = "FLASHLOCK";
 /// The environment variable that selects the readers-writer lock.
@@ -130,14 +134,9 @@ pub struct Row {
 
 impl Row {
     /// The names of the options that it takes.
-    pub fn option_names(self) -> impl Iterator<Item = &'static str> {
+    pub fn option_names(self) -> impl Iterator<Item = &'static str> + Clone {
         let own = self.facts.options.iter().map(|option| option.info().name);
         ["wait"].into_iter().chain(own).chain(self.orders.iter().map(|order| order.name))
-    }
-
-    /// Its waiting policies.
-    pub fn waits(self) -> &'static [&'static str] {
-        self.facts.waits
     }
 }
 
@@ -169,12 +168,20 @@ impl From<RwId> for Row {
 }
 
 impl BadChoice<'_> {
-    /// Says what is wrong and which values are accepted. Calls `say` with one piece at a time; does not allocate.
-    pub fn explain(&self, say: &mut dyn FnMut(&str)) {
+    /// Says what is wrong, which values are accepted, and which of them the user may have meant. `others` are the names
+    /// that are accepted besides those of the catalogue. Calls `say` with one piece at a time; does not allocate.
+    pub fn explain(&self, others: &[&str], say: &mut dyn FnMut(&str)) {
         match *self {
+            Self::Lock(GLIBC) | Self::RwLock(GLIBC) if others.contains(&GLIBC) => say("glibc's locks have no options"),
+            Self::Lock(name) if RwId::from_name(name).is_some() => {
+                say_all(say, ["'", name, "' is a readers-writer lock; use it with ", ENV_RW, "=", name]);
+            }
+            Self::RwLock(name) if LockId::from_name(name).is_some() => {
+                say_all(say, ["'", name, "' is a lock for mutexes; use it with ", ENV, "=", name]);
+            }
             Self::Lock(name) => {
-                say_all(say, ["unknown lock '", name, "'; known locks:"]);
-                say_each(say, LOCKS.iter().map(|lock| lock.name));
+                say_all(say, ["unknown lock '", name, "'"]);
+                say_known(say, name, "known locks", LOCKS.iter().map(|lock| lock.name).chain(others.iter().copied()));
             }
             Self::Standalone(lock) => {
                 for part in
@@ -184,12 +191,13 @@ impl BadChoice<'_> {
                 }
             }
             Self::RwLock(name) => {
-                say_all(say, ["unknown readers-writer lock '", name, "'; known locks:"]);
-                say_each(say, RW_LOCKS.iter().map(|lock| lock.name));
+                say_all(say, ["unknown readers-writer lock '", name, "'"]);
+                let known = RW_LOCKS.iter().map(|lock| lock.name).chain(others.iter().copied());
+                say_known(say, name, "known locks", known);
             }
             Self::Option(lock, name) => {
-                say_all(say, ["lock ", lock.facts.name, " has no option '", name, "'; its options:"]);
-                say_each(say, lock.option_names());
+                say_all(say, ["lock ", lock.facts.name, " has no option '", name, "'"]);
+                say_known(say, name, "its options", lock.option_names());
             }
             Self::Value(option, value) => {
                 let option = option.info();
@@ -199,16 +207,19 @@ impl BadChoice<'_> {
                     say_all(say, [" to ", decimal(option.most, &mut [0; 10])]);
                     say_all(say, [" (", option.unit, "), not '", value, "'"]);
                 } else {
-                    say_all(say, [" cannot be '", value, "'; choose one of:"]);
-                    say_each(say, option.words.iter().copied());
+                    say_all(say, [" cannot be '", value, "'"]);
+                    say_known(say, value, "choose one of", option.words.iter().copied());
                 }
             }
             Self::Order(option, value) => {
                 say_all(say, ["option ", option, " cannot be '", value, "'; choose ", Order::SYNTAX]);
             }
+            Self::Wait(Row { facts: Facts { name, waits: [only], .. }, .. }, _) => {
+                say_all(say, ["lock ", name, " has only wait=", only]);
+            }
             Self::Wait(lock, value) => {
-                say_all(say, ["lock ", lock.facts.name, " has no wait='", value, "'; choose one of:"]);
-                say_each(say, lock.facts.waits.iter().copied());
+                say_all(say, ["lock ", lock.facts.name, " has no wait='", value, "'"]);
+                say_known(say, value, "choose one of", lock.facts.waits.iter().copied());
             }
             Self::Umwait(lock) => {
                 say_all(
@@ -224,7 +235,7 @@ impl BadChoice<'_> {
 impl fmt::Display for BadChoice<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut result = Ok(());
-        self.explain(&mut |part| result = result.and_then(|()| f.write_str(part)));
+        self.explain(&[], &mut |part| result = result.and_then(|()| f.write_str(part)));
         result
     }
 }
@@ -286,9 +297,13 @@ fn say_all<const N: usize>(say: &mut dyn FnMut(&str), parts: [&str; N]) {
     parts.into_iter().for_each(say);
 }
 
-/// Says a list, with a space before each word.
-fn say_each<'a>(say: &mut dyn FnMut(&str), words: impl Iterator<Item = &'a str>) {
-    words.for_each(|word| say_all(say, [" ", word]));
+/// Says which known word `word` resembles, if it resembles one, and then all of them.
+fn say_known<'a>(say: &mut dyn FnMut(&str), word: &str, what: &str, known: impl Iterator<Item = &'a str> + Clone) {
+    if let Some(meant) = nearest(word, known.clone()) {
+        say_all(say, [" (did you mean '", meant, "'?)"]);
+    }
+    say_all(say, ["; ", what, ":"]);
+    known.for_each(|word| say_all(say, [" ", word]));
 }
 
 /// A number in decimal, without allocating.

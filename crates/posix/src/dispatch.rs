@@ -222,7 +222,7 @@ fn report_lock() {
         Wanted::Good(_) | Wanted::Glibc => return,
         Wanted::Bad(bad) => {
             sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), b": "]);
-            bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
+            bad.explain(&[settings::GLIBC], &mut |part| sys::warn(&[part.as_bytes()]));
         }
         Wanted::Unreadable => sys::warn(&[b"flashlock: ", settings::ENV.as_bytes(), UNREADABLE]),
     }

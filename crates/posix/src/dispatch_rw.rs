@@ -119,7 +119,7 @@ pub(crate) fn report_lock() {
             Ok(_) => return,
             Err(bad) => {
                 sys::warn(&[b"flashlock: ", name, b": "]);
-                bad.explain(&mut |part| sys::warn(&[part.as_bytes()]));
+                bad.explain(&[settings::GLIBC], &mut |part| sys::warn(&[part.as_bytes()]));
             }
         },
         Err(_) => sys::warn(&[b"flashlock: ", name, UNREADABLE]),

@@ -38,7 +38,8 @@ fn readers_writer_locks_have_a_catalogue_of_their_own() {
     assert_eq!((choice.lock.info().waits[choice.wait], choice.tunables.bound_us), ("park", 7));
     assert_eq!(choice.tunables.wake_ahead, 3, "as it was");
     let say = |text| rw(text).unwrap_err().to_string();
-    assert_eq!(say("mcs"), "unknown readers-writer lock 'mcs'; known locks: futex-rw cst-rw shfl-rw");
+    assert_eq!(say("none"), "unknown readers-writer lock 'none'; known locks: futex-rw cst-rw shfl-rw");
+    assert_eq!(say("mcs"), "'mcs' is a lock for mutexes; use it with FLASHLOCK=mcs");
     assert_eq!(say("futex-rw:bound=5"), "lock futex-rw has no option 'bound'; its options: wait");
     assert!(say("shfl-rw:bound=6,wait=sit").contains("has no wait='sit'; choose one of: stp spin park"));
 }
@@ -47,7 +48,8 @@ fn readers_writer_locks_have_a_catalogue_of_their_own() {
 fn bad_choices_say_what_is_right() {
     let say = |text| parsed(text).unwrap_err().to_string();
     let names: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
-    assert_eq!(say("mcz"), format!("unknown lock 'mcz'; known locks: {}", names.join(" ")));
+    assert_eq!(say("none"), format!("unknown lock 'none'; known locks: {}", names.join(" ")));
+    assert_eq!(say("cst-rw:bound=5"), "'cst-rw' is a readers-writer lock; use it with FLASHLOCK_RW=cst-rw");
     assert_eq!(
         say("shfl:colour=red"),
         "lock shfl has no option 'colour'; its options: wait bound shuffles ahead policy cond sem"
@@ -57,9 +59,26 @@ fn bad_choices_say_what_is_right() {
         "option policy cannot be 'fair'; choose one of: numa llc levels ahead cr priority none"
     );
     assert!(say("shfl:policy=0").contains("cannot be '0'"));
-    assert!(say("tas:wait=park").contains("choose one of: stp"));
+    assert_eq!(say("tas:wait=park"), "lock tas has only wait=stp");
     assert_eq!(say("shfl:bound=soon"), "option bound must be 0 to 10000000 (microseconds), not 'soon'");
     assert!(say("shfl:bound").contains(", not ''"));
+}
+
+/// As the preload library says it, which also accepts `glibc`.
+#[test]
+fn bad_choices_say_what_may_have_been_meant() {
+    let say = |text| {
+        let mut said = String::new();
+        parse(text).unwrap_err().explain(&[GLIBC], &mut |part| said.push_str(part));
+        said
+    };
+    assert!(say("mcx").starts_with("unknown lock 'mcx' (did you mean 'mcs'?); known locks: tas "), "{}", say("mcx"));
+    assert!(say("none").ends_with(" flash glibc"), "{}", say("none"));
+    assert!(say("glib").contains("(did you mean 'glibc'?)"), "{}", say("glib"));
+    assert_eq!(say("glibc:wait=park"), "glibc's locks have no options");
+    for (text, meant) in [("shfl:buond=5", "bound"), ("mcs:wait=prak", "park"), ("shfl:policy=nmua", "numa")] {
+        assert!(say(text).contains(&format!(" (did you mean '{meant}'?); ")), "{text}: {}", say(text));
+    }
 }
 
 #[test]
@@ -72,7 +91,10 @@ fn what_this_cpu_cannot_do_is_refused_here_alone() {
         match parsed(&text).and_then(Choice::here) {
             Ok(_) => assert!(queues && umwait::is_there(), "{text}"),
             Err(error) if queues => assert!(!umwait::is_there() && error.to_string().starts_with(&why), "{error}"),
-            Err(error) => assert!(error.to_string().contains("has no wait='umwait'"), "{error}"),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.contains("has no wait='umwait'") || said.contains("has only wait="), "{said}");
+            }
         }
     }
 }
