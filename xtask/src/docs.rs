@@ -9,10 +9,12 @@
 //! | `docs/simulate.md`, between its two marks | the catalogue of workloads |
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
-//! that does not exist. So is a line, here or in a source, that is too wide, an import of the lock crate that runs
-//! against the picture in `docs/architecture.md`, and a circle of modules of the command or of its reports.
+//! that does not exist. So is a number of locks or checks, in the README and some other documents, that is not today's;
+//! a line, here or in a source, that is too wide; an import of the lock crate that runs against the picture in
+//! `docs/architecture.md`; and a circle of modules of the command or of its reports.
 
 mod circles;
+mod counts;
 mod floors;
 mod imports;
 mod links;
@@ -82,9 +84,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !options.check {
         apply(&changes, &wanted)?;
     }
-    let faults = [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?), promises::broken()?].concat();
+    let (known, locks) = (promises::Known::read()?, locks::interposable()?);
+    let faults =
+        [pages::unshown(&wanted), links::broken(&links::documents(&wanted)?), promises::broken(&known, &locks)?]
+            .concat();
     if !faults.is_empty() {
         bail!("documents that name what does not exist:\n  {}", faults.join("\n  "));
+    }
+    let stale = counts::stale(&known, &locks)?;
+    if !stale.is_empty() {
+        bail!("numbers that are not those of today:\n  {}", stale.join("\n  "));
     }
     let wide = width::wide()?;
     if !wide.is_empty() {

@@ -29,6 +29,9 @@ pub(crate) struct Lock {
     /// Whether it is one of those that are compared when no lock is named.
     #[serde(default)]
     pub(crate) principal: bool,
+    /// Whether a release hands the lock to one particular waiter, even if that one does not run.
+    #[serde(default)]
+    pub(crate) strict: bool,
     /// What it cannot do, by the names of the checks that show it.
     pub(crate) exceptions: Vec<Exception>,
 }
@@ -323,6 +326,7 @@ mod tests {
             kind: Kind::Mutex,
             default: false,
             principal: true,
+            strict: true,
             exceptions: Vec::new(),
         };
         let exception = Exception { check: "order.fifo".into(), reason: "two queues".into() };

@@ -394,7 +394,7 @@ mod tests {
     fn mcs(exceptions: &[&str]) -> Lock {
         let exception = |check: &&str| Exception { check: (*check).to_owned(), reason: "barging".into() };
         let exceptions = exceptions.iter().map(exception).collect();
-        Lock { name: "mcs".into(), kind: Kind::Mutex, default: false, principal: true, exceptions }
+        Lock { name: "mcs".into(), kind: Kind::Mutex, default: false, principal: true, strict: true, exceptions }
     }
 
     fn judge(verdicts: &[(&str, Verdict)], skipped: &[&str]) -> (Tally, usize) {

@@ -73,6 +73,9 @@ pub(crate) enum Quick {
     Always,
 }
 
+/// How many applications there are.
+pub(crate) const NUMBER: usize = APPS.len();
+
 const APPS: [&App; 22] = [
     &kyoto::KCCACHETEST,
     &rocksdb::DB_BENCH,

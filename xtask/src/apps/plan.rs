@@ -74,6 +74,7 @@ mod tests {
             kind: Kind::Mutex,
             default: name == "flash",
             principal: true,
+            strict: false,
             exceptions: Vec::new(),
         };
         let wrapper = |name| Wrapper::command("flashlock".as_ref(), lock(name));

@@ -9,31 +9,25 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use crate::child::{AGAINST_HANGS, Program};
-use crate::locks::{self, Exception};
+use crate::locks::{Exception, Lock};
 use crate::{Cli, torture, workspace};
 
 const PAGE: &str = "docs/promises.md";
 
 /// What exists.
-struct Known {
-    conformance: Vec<String>,
-    torture: Vec<String>,
-    tasks: Vec<String>,
+pub(super) struct Known {
+    pub(super) conformance: Vec<String>,
+    pub(super) torture: Vec<String>,
+    pub(super) tasks: Vec<String>,
     /// What a file below `crates/` says, if there is one.
-    source: fn(&str) -> Option<String>,
+    pub(super) source: fn(&str) -> Option<String>,
 }
 
 /// What is wrong with the page and with the exceptions, in words.
-pub(super) fn broken() -> Result<Vec<String>> {
-    let known = Known {
-        conformance: listed("conformance", "target/conformance")?,
-        torture: listed("torture", "target/torture")?,
-        tasks: Cli::command().get_subcommands().map(|task| task.get_name().to_owned()).collect(),
-        source: |file| std::fs::read_to_string(workspace::path("crates").join(file)).ok(),
-    };
+pub(super) fn broken(known: &Known, locks: &[Lock]) -> Result<Vec<String>> {
     let page = std::fs::read_to_string(workspace::path(PAGE)).context(PAGE)?;
     let mut broken = known.broken_in(&page);
-    for lock in locks::interposable()? {
+    for lock in locks {
         let stale = lock.exceptions.iter().filter(|exception| !known.covers(exception));
         broken.extend(
             stale.map(|exception| format!("{}: the exception `{}` is about no check", lock.name, exception.check)),
@@ -51,6 +45,15 @@ fn listed(name: &str, out: &str) -> Result<Vec<String>> {
 }
 
 impl Known {
+    pub(super) fn read() -> Result<Self> {
+        Ok(Self {
+            conformance: listed("conformance", "target/conformance")?,
+            torture: listed("torture", "target/torture")?,
+            tasks: Cli::command().get_subcommands().map(|task| task.get_name().to_owned()).collect(),
+            source: |file| std::fs::read_to_string(workspace::path("crates").join(file)).ok(),
+        })
+    }
+
     fn broken_in(&self, page: &str) -> Vec<String> {
         let mut broken = Vec::new();
         for (at, line) in page.lines().enumerate() {
