@@ -5,6 +5,7 @@
 //! and source lines if there is debug information. If a file cannot be read, or has no symbols, the address stays a
 //! number.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -226,7 +227,7 @@ impl Spot<'_> {
     /// The variable at this address, or of which it is a part.
     fn variable(&self) -> Option<String> {
         let symbol = self.file.symbol(self.address, false)?;
-        let name = demangle_auto(symbol.name.as_str().into(), None);
+        let name = demangled(&symbol.name);
         Some(match self.address - symbol.address {
             0 => name.into_owned(),
             inside => format!("{name}+{inside:#x}"),
@@ -237,8 +238,7 @@ impl Spot<'_> {
     /// function, the function that contains it is named.
     fn call(&self) -> (Option<String>, Option<String>) {
         let call = self.address.wrapping_sub(1);
-        let name = |symbol: &Symbol| demangle_auto(symbol.name.as_str().into(), None).into_owned();
-        let function = self.file.symbol(call, true).map(name);
+        let function = self.file.symbol(call, true).map(|symbol| demangled(&symbol.name).into_owned());
         let source = self.file.lines.as_ref().and_then(|lines| {
             let mut frames = lines.find_frames(call).skip_all_loads().ok()?;
             let mut outermost = None;
@@ -249,6 +249,13 @@ impl Spot<'_> {
         });
         (function, source)
     }
+}
+
+/// A symbol's name as it is in the source. A name that is not mangled stays: as a mangled one, the variable `t` of a C
+/// program would be `unsigned short`.
+fn demangled(symbol: &str) -> Cow<'_, str> {
+    let is_mangled = ["_Z", "_R"].iter().any(|start| symbol.starts_with(start));
+    if is_mangled { demangle_auto(symbol.into(), None) } else { symbol.into() }
 }
 
 fn hexadecimal(number: u64) -> String {
@@ -305,6 +312,15 @@ mod tests {
         assert_eq!(place.reason, Reason::Initialised);
         let me = std::env::current_exe().unwrap();
         assert_eq!((object.module.as_deref(), place.module.as_str()), (me.to_str(), me.to_str().unwrap()));
+    }
+
+    #[test]
+    fn names_of_c_stay() {
+        for name in ["t", "m", "rw", "queue_lock", "i", "_lock"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_ZN4pool4lockE"), "pool::lock");
+        assert_eq!(demangled("_RNvC4pool4lock"), "pool::lock");
     }
 
     #[test]
