@@ -63,7 +63,7 @@ pub fn of(results: &Results, group: &Group) -> Option<String> {
     let fell: Vec<&String> = group.cells.iter().filter(|cell| results.has_baseline_collapsed(group, cell)).collect();
     if !fell.is_empty() && fell.len() < group.cells.len() {
         let cells = listed(&fell.iter().map(|cell| cell.as_str()).collect::<Vec<_>>());
-        parts.push(format!("{} collapsed with {cells} {}", results.baseline(), group.axis).trim_end().to_owned());
+        parts.push(format!("{} collapsed with {}", results.baseline(), group.spoken(&cells)));
     }
     if !collapsed.is_empty() {
         parts.push(format!("{} collapsed", listed(&collapsed)));
@@ -85,7 +85,7 @@ fn exception(results: &Results, group: &Group, lock: &str, advantage: f64) -> St
     };
     let losses = group.cells.iter().filter_map(loss);
     match losses.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| advantage > GAIN.recip()) {
-        Some((cell, mean)) => format!(", but {} with {cell} {}", three_digits(mean), group.axis).trim_end().to_owned(),
+        Some((cell, mean)) => format!(", but {} with {}", three_digits(mean), group.spoken(&cell)),
         None => String::new(),
     }
 }
@@ -124,8 +124,7 @@ fn overtaken(results: &Results, group: &Group, leaders: &[(&str, f64)], words: &
     let led = leaders.iter().filter_map(|(lock, _)| better(lock)).fold(0.0, f64::max);
     let all = results.locks.iter().filter_map(|lock| Some((lock, better(lock)?)));
     let (lock, most) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let axis = &group.axis;
-    (most >= led * CLEARLY).then(|| format!("{lock} is {} with {cell} {axis}", words.better).trim_end().to_owned())
+    (most >= led * CLEARLY).then(|| format!("{lock} is {} with {}", words.better, group.spoken(cell)))
 }
 
 /// The finding of several groups: how one lock does in each.

@@ -15,6 +15,8 @@ const HANGS: u32 = 20;
 const LEAST_LIMIT: Duration = Duration::from_secs(10);
 /// If time is short, a run gets at least so many times its time with glibc …
 const PATIENCE: u32 = 3;
+/// … and this time, because on a busy machine a short run may take many times as long …
+const LEAST_SHORT: Duration = Duration::from_secs(1);
 /// … and more only as a share of the time that the required rounds leave.
 const SHARE: u32 = 4;
 
@@ -93,7 +95,7 @@ pub(super) fn limit(under_glibc: Duration, spare: Option<Duration>) -> Duration 
     let hangs = (under_glibc * HANGS).max(LEAST_LIMIT);
     match spare {
         None => hangs,
-        Some(spare) => (spare / SHARE).max(under_glibc * PATIENCE).min(hangs),
+        Some(spare) => (spare / SHARE).max(under_glibc * PATIENCE).max(LEAST_SHORT).min(hangs),
     }
 }
 
@@ -150,6 +152,7 @@ mod tests {
             (limit(s(1), Some(s(40))), limit(s(1), Some(s(4))), limit(s(1), Some(s(400)))),
             (s(10), s(3), s(20))
         );
+        assert_eq!(limit(Duration::from_millis(27), Some(Duration::ZERO)), s(1));
     }
 
     #[test]

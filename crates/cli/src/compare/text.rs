@@ -197,7 +197,7 @@ fn failures(results: &Results, group: &Group, width: u16) -> String {
     let mut out = String::new();
     for point in results.points.iter().filter(|point| point.group == group.title) {
         let Some(first) = point.failures.first() else { continue };
-        let with = if group.axis.is_empty() { String::new() } else { format!(" with {} {}", point.cell, group.axis) };
+        let with = if group.axis.is_empty() { String::new() } else { format!(" with {}", group.spoken(&point.cell)) };
         let (bad, all) = (point.failures.len(), point.failures.len() + point.runs.len());
         let of_all = format!("{bad} of {}", units::counted(all as u64, "run"));
         let (word, style) = if first.timed_out { ("timed out", WARNING) } else { ("failed", BAD) };

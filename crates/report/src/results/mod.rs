@@ -107,6 +107,14 @@ pub struct Group {
     pub merit: String,
 }
 
+impl Group {
+    /// A cell, or a list of cells, in words: `1 thread`, `8 and 64 threads`.
+    pub fn spoken(&self, cells: &str) -> String {
+        let axis = self.axis.strip_suffix('s').filter(|_| cells == "1").unwrap_or(&self.axis);
+        format!("{cells} {axis}").trim_end().to_owned()
+    }
+}
+
 /// How it was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Method {
