@@ -1,10 +1,11 @@
-//! A picture of shares of 1 as a table of coloured fields: one panel for each condition, with rows in groups.
+//! A picture of shares of 1 as a table of coloured fields: one panel for each condition, with rows in groups. The
+//! fields have the same colours on light and dark pages.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::look::{GRID, GROUND, INK, text};
-use super::{Area, MARGIN, Undrawable, WIDTH};
+use super::look::{GRID, GROUND, INK, SHADES, text};
+use super::{Area, MARGIN, Undrawable, WIDTH, sheet};
 
 const HEAD_HEIGHT: u32 = 62;
 const LINE_HEIGHT: u32 = 20;
@@ -86,7 +87,7 @@ pub fn draw(heat: &Heat) -> Result<String, Undrawable> {
         }
         root.present()?;
     }
-    Ok(svg + "\n")
+    Ok(sheet::dressed(&svg, &heat.title, &[]))
 }
 
 impl Panel {
@@ -123,7 +124,7 @@ impl Panel {
                 if let Some(field) = field {
                     let colour = colour(field.share);
                     area.draw(&Rectangle::new(corners, colour.filled()))?;
-                    let ink = if field.share < 0.45 { WHITE } else { INK };
+                    let ink = kept(if field.share < 0.45 { WHITE } else { INK });
                     area.draw(&Text::new(field.words(), at, centred(11, FontStyle::Normal).color(&ink)))?;
                 }
                 area.draw(&Rectangle::new(corners, GRID.stroke_width(1)))?;
@@ -156,7 +157,13 @@ fn colour(share: f64) -> RGBColor {
     let ((from, low), (to, high)) = (STOPS[upper - 1], STOPS[upper]);
     let part = (share - from) / (to - from);
     let channel = |place: usize| (low[place] + (high[place] - low[place]) * part).round() as u8;
-    RGBColor(channel(0), channel(1), channel(2))
+    kept(RGBColor(channel(0), channel(1), channel(2)))
+}
+
+/// The colour, so that the style sheet does not replace it on a dark page: the last bit of blue makes the difference.
+fn kept(colour: RGBColor) -> RGBColor {
+    let RGBColor(red, green, blue) = colour;
+    if SHADES.iter().any(|shade| shade.light == colour) { RGBColor(red, green, blue ^ 1) } else { colour }
 }
 
 #[cfg(test)]
@@ -182,6 +189,11 @@ mod tests {
             assert_eq!(svg.matches(words).count(), 3, "{words:?} in {svg}");
         }
         assert_eq!(svg.matches("\n1 line\n").count(), 1);
+        // On a dark page, the numbers in fields stay dark, and the headings become light.
+        assert!(svg.contains("<title>H</title>") && svg.contains("prefers-color-scheme:dark"), "{svg}");
+        let before =
+            |words: &str| svg.split(words).next().and_then(|text| text.rsplit("fill=\"").next()).map(|at| &at[..7]);
+        assert_eq!((before("\n0.99\n"), before("\n1 line\n")), (Some("#222223"), Some("#222222")));
     }
 
     #[test]
@@ -191,7 +203,7 @@ mod tests {
 
     #[test]
     fn colours_go_from_bad_over_white_to_good() {
-        assert_eq!((colour(NEAR), colour(0.5)), (RGBColor(255, 255, 255), RGBColor(0xd5, 0x5e, 0)));
+        assert_eq!((colour(NEAR), colour(0.5)), (RGBColor(255, 255, 254), RGBColor(0xd5, 0x5e, 0)));
         assert_eq!((colour(-1.0), colour(2.0)), (RGBColor(0x5c, 0x1f, 0), RGBColor(0x9c, 0xcb, 0xee)));
     }
 }

@@ -72,6 +72,12 @@ impl<'a> Panel<'a> {
         self.caption.height() + HEIGHT
     }
 
+    /// Whether a bar is cut at the top.
+    pub(super) fn is_cut(&self) -> bool {
+        let highest = self.figures_axis().map_or(f64::INFINITY, |axis| Ranged::range(&axis).end);
+        self.lines.iter().flat_map(|line| &line.points).any(|(_, spread)| spread.max > highest)
+    }
+
     pub(super) fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
         self.caption.draw(area)?;
         let (Some(xs), Some(ys)) = (Axis::with_ticks(&self.xs), self.figures_axis()) else {

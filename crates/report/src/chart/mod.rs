@@ -115,7 +115,7 @@ pub fn draw(results: &Results) -> Result<String, Undrawable> {
             panel.draw(&area)?;
             rest = below;
         }
-        draw_foot(&rest, results, panels.iter().any(|panel| matches!(panel, Panel::Lines(_))))?;
+        draw_foot(&rest, results, &panels)?;
         root.present()?;
     }
     Ok(sheet::dressed(&svg, &sentence, &looks))
@@ -192,7 +192,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// Draws where, when and how it was measured.
-fn draw_foot(foot: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undrawable> {
+fn draw_foot(foot: &Area<'_>, results: &Results, panels: &[Panel<'_>]) -> Result<(), Undrawable> {
     let provenance = &results.provenance;
     let day = provenance.date.split('T').next().unwrap_or_default();
     let origin = format!("{} · flashlock {} · {day}", provenance.machine, provenance.flashlock);
@@ -209,8 +209,16 @@ fn draw_foot(foot: &Area<'_>, results: &Results, bars: bool) -> Result<(), Undra
             format!("{} in random order", units::counted(results.method.rounds.into(), "round")),
         ),
     };
-    let bars = if bars && rounds > 1 { " · points: medians, bars: from the least to the greatest" } else { "" };
-    for (line, words) in [origin, format!("{of}{bars}{noise}")].into_iter().enumerate() {
+    let lines = || {
+        panels.iter().filter_map(|panel| match panel {
+            Panel::Lines(panel) => Some(panel),
+            Panel::Ratios(_) => None,
+        })
+    };
+    let has_bars = rounds > 1 && lines().next().is_some();
+    let bars = if has_bars { " · points: medians, bars: from the least to the greatest" } else { "" };
+    let cut = if has_bars && lines().any(lines::Panel::is_cut) { ", cut at the top of a panel" } else { "" };
+    for (line, words) in [origin, format!("{of}{bars}{cut}{noise}")].into_iter().enumerate() {
         let place = (MARGIN, 6 + 20 * line as i32);
         foot.draw(&Text::new(words, place, text(13, FontStyle::Normal).color(&FAINT_INK)))?;
     }
@@ -257,6 +265,7 @@ mod tests {
         let lines = draw(&results(&["1", "2", "4"])).unwrap();
         assert!(lines.contains("<polyline") && lines.contains("shfl") && lines.contains("Speed, m/s"), "{lines}");
         assert!(lines.contains("One &amp; only") && !lines.contains("broken"), "{lines}");
+        assert!(lines.contains("from the least to the greatest") && !lines.contains("cut at the top"), "{lines}");
         for cells in [&["8"][..], &["warm", "cold"]] {
             let rows = draw(&results(cells)).unwrap();
             assert!(rows.contains("shfl") && rows.contains("<circle"), "{rows}");
@@ -309,6 +318,7 @@ mod tests {
         results.derive();
         assert_eq!(labels(&results).last().map(String::as_str), Some("25"), "{:?}", labels(&results));
         let svg = draw(&results).unwrap();
+        assert!(svg.contains("cut at the top of a panel"), "{svg}");
         let tops =
             svg.split("<rect").skip(2).filter_map(|bar| bar.split(" y=\"").nth(1)?.split('"').next()?.parse().ok());
         assert!(tops.clone().count() > 3 && tops.min() >= Some(0), "a bar leaves the picture: {svg}");
