@@ -12,8 +12,8 @@
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
 //! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
-//! `shfl` serves more of them in turn, and completes [0.53 to 0.93 times](../choosing.md#many-cpus) as many sections on
-//! simulated machines.
+//! `shfl` serves more of them in turn, and completes [0.50 to 1.01 times](../choosing.md#many-cpus) as many operations
+//! on simulated machines.
 //!
 //! **Departures.** The nearest known lock is LOITER (Dice, A.1; [`loiter`](crate::mutex::malthusian::loiter)). Its
 //! arrivals poll an outer word. A thread that polls in vain waits for an inner queue lock. The thread that has the
