@@ -29,7 +29,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 }
 
 /// How many letters are superfluous, missing, wrong, or exchanged with their neighbour (the optimal string alignment
-/// distance), regardless of case. `None` if one of the words is too long. Never inlined: there is one copy for all lists.
+/// distance), regardless of case. `None` if one of the words is too long. Never inlined: one copy serves all lists.
 #[inline(never)]
 fn typing_errors(word: &[u8], name: &[u8]) -> Option<usize> {
     if word.len() > LONGEST || name.len() > LONGEST {
