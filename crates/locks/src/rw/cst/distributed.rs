@@ -18,7 +18,7 @@ use crate::rw::shfl::has_no_readers;
 /// more expensive, so it is for locks that are mostly read.
 const MEETINGS_PER_WRITER: u32 = 16;
 /// The `heat` of a lock in which readers use distributed counters.
-const STANDALONE: u32 = 1 << 31;
+const DISTRIBUTED: u32 = 1 << 31;
 /// The least `heat` of a lock in which a reader is about to switch to distributed counters. (No number of meetings gets
 /// there.) The reader's epoch is above the lowest eight bits, to which late meetings may be added.
 const MAKING: u32 = 1 << 30;
@@ -62,7 +62,7 @@ impl<M: Machine> CstRwState<M> {
     /// Relaxed).
     #[inline(always)]
     pub(super) fn counts_centrally(&self) -> bool {
-        self.heat.load(Relaxed) != STANDALONE
+        self.heat.load(Relaxed) != DISTRIBUTED
     }
 
     /// The side block, if it is in use.
@@ -93,7 +93,7 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// A writer that has acquired a lock whose side block is not in use makes its use less likely. Relaxed, and not
-    /// atomic: it is a hint, and no other thread sets STANDALONE meanwhile.
+    /// atomic: it is a hint, and no other thread sets DISTRIBUTED meanwhile.
     #[inline]
     pub(super) fn note_writer(&self) {
         let met = self.heat.load(Relaxed);
@@ -104,7 +104,7 @@ impl<M: Machine> CstRwState<M> {
 
     /// Whether a reader is about to switch to distributed counters: a hint.
     pub(super) fn is_making(&self) -> bool {
-        (MAKING..STANDALONE).contains(&self.heat.load(Relaxed))
+        (MAKING..DISTRIBUTED).contains(&self.heat.load(Relaxed))
     }
 
     /// Whether readers have met often enough.
@@ -113,7 +113,7 @@ impl<M: Machine> CstRwState<M> {
     }
 
     /// (heat between `least` and `most`) -> (heat). Returns whether it was between them. Relaxed: a hint, except
-    /// STANDALONE, which is neither end.
+    /// DISTRIBUTED, which is neither end.
     fn change_heat(&self, least: u32, most: u32, heat: u32) -> bool {
         let mut seen = self.heat.load(Relaxed);
         while (least..=most).contains(&seen) {
@@ -146,10 +146,10 @@ impl<M: Machine> CstRwState<M> {
             Some(index) if acquired && self.counts_centrally() => {
                 self.heat.store(making::<M>() | HOLDING, Relaxed); // From now on no thread counts meetings.
                 Counters(index).begin();
-                self.heat.store(STANDALONE, Release); // After `begin`, for a thread that asks for orphans.
+                self.heat.store(DISTRIBUTED, Release); // After `begin`, for a thread that asks for orphans.
                 M::trace(Event::RwDistributed);
             }
-            _ => _ = self.change_heat(MAKING, STANDALONE - 1, 0),
+            _ => _ = self.change_heat(MAKING, DISTRIBUTED - 1, 0),
         }
         if acquired {
             self.base.release();
@@ -189,7 +189,7 @@ impl<M: Machine> CstRwState<M> {
         }
         let heat = self.heat.load(Acquire); // Written before the fork, or by a thread of this process.
         let is_mine = (heat & !HOLDING) >> 8 == making::<M>() >> 8;
-        if (MAKING..STANDALONE).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
+        if (MAKING..DISTRIBUTED).contains(&heat) && !is_mine && self.change_heat(heat, heat, 0) && heat & HOLDING != 0 {
             self.base.release();
         }
     }

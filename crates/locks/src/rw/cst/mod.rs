@@ -40,8 +40,8 @@
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
 //! | below 2^30 | how often readers have met | `base` for reading | `base` for writing |
-//! | from there to STANDALONE | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
-//! | STANDALONE | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
+//! | from there to DISTRIBUTED | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
+//! | DISTRIBUTED | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
 //! |---|---|---|
@@ -65,7 +65,7 @@
 //! counters spends 1.1 ms on that, at most.
 //!
 //! ## Invariants
-//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to STANDALONE, and back.
+//! 1. Only the thread that holds `base` for writing (and the counters, if in use) sets `heat` to DISTRIBUTED, and back.
 //!    Only a thread that holds `base` for reading adds a counter. So a thread that holds `base`, or a counter, knows
 //!    from `heat` where holders are counted.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
@@ -86,7 +86,7 @@
 //! | counter − 1 | Release | the writer's ors | hands over what was read |
 //! | counter or, and | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
-//! | `heat` = STANDALONE; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
+//! | `heat` = DISTRIBUTED; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |
 //! | index `epoch` load, CAS | Acquire, AcqRel | each other | a thread that asks later sees that another has asked, and does not take a writer of its own process for an orphan |
 //!
