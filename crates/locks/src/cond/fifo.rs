@@ -114,13 +114,13 @@ impl<M: Machine> CondQueue<M> {
         // The critical sections are a few instructions: poll a little before sleeping.
         let free = |seen| seen == 0 && self.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
         if M::spin_until(&self.lock, Relaxed, Patience::Budget, free).is_none() {
-            Futex::acquire::<M>(&self.lock);
+            Futex::lock_uncounted::<M>(&self.lock);
         }
         epoch
     }
 
     fn leave(&self) {
-        Futex::release::<M>(&self.lock);
+        Futex::unlock_uncounted::<M>(&self.lock);
     }
 
     /// Queues the calling thread, which holds the mutex at address `mutex`. (0: a mutex that is none of our locks, or

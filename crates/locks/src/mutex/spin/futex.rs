@@ -57,7 +57,7 @@ pub struct Futex;
 impl Futex {
     /// [`RawLock::lock`](crate::parts::raw::RawLock::lock) without counting it: for locks inside other objects.
     #[inline]
-    pub(crate) fn acquire<M: Machine>(word: &M::Word) {
+    pub(crate) fn lock_uncounted<M: Machine>(word: &M::Word) {
         if !try_take::<M>(word) {
             while word.swap(SLEEPERS, Acquire) != FREE {
                 M::park(word, SLEEPERS, None);
@@ -67,7 +67,7 @@ impl Futex {
 
     /// [`RawLock::unlock`](crate::parts::raw::RawLock::unlock) without counting it.
     #[inline]
-    pub(crate) fn release<M: Machine>(word: &M::Word) {
+    pub(crate) fn unlock_uncounted<M: Machine>(word: &M::Word) {
         if word.hand_back(FREE, HELD, Release) {
             M::wake(word, 1);
         }
