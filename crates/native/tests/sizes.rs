@@ -1,9 +1,10 @@
 //! The lock sizes that the catalogue states.
 
 use flashlock_locks::catalogue::{LOCKS, STANDALONE};
-use flashlock_locks::closure::RawClosure;
+use flashlock_locks::closure::{Delegate, RawClosure};
 use flashlock_locks::parts::raw::{Raw, RawLock};
-use flashlock_locks::{for_each_lock, for_each_standalone_lock};
+use flashlock_locks::rw;
+use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 use flashlock_native::{Native, Word32};
 
 macro_rules! define_sizes {
@@ -17,15 +18,42 @@ for_each_lock!(define_sizes);
 
 /// Every lock can stand in a static, free: this need only compile.
 const _: () = {
-    macro_rules! in_statics {
-        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-            $($({
-                static LOCK: Raw<Native, $type> = Raw::FREE;
-                let _ = &LOCK;
-            })+)*
+    macro_rules! in_static {
+        (mutex, $type:ty) => {
+            in_static!(Raw<Native, $type> = Raw::FREE)
+        };
+        (rw_lock, $type:ty) => {
+            in_static!(rw::Raw<Native, $type> = rw::Raw::FREE)
+        };
+        (closure, $type:ty) => {
+            in_static!(Delegate<Native, $type, u64> = Delegate::of(0))
+        };
+        // Its servers are started first.
+        (served, $wait:ty) => {};
+        ($lock:ty = $free:expr) => {{
+            static LOCK: $lock = $free;
+            let _ = &LOCK;
+        }};
+    }
+    macro_rules! all {
+        ($interface:ident: $(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            $($(in_static!($interface, $type);)+)*
         };
     }
-    for_each_lock!(in_statics);
+    macro_rules! mutexes {
+        ($($rows:tt)*) => { all!(mutex: $($rows)*) };
+    }
+    macro_rules! rw_locks {
+        ($($rows:tt)*) => { all!(rw_lock: $($rows)*) };
+    }
+    macro_rules! standalone {
+        ($(($variant:ident, $name:literal, $interface:ident, $waits:tt, $facts:tt)),* $(,)?) => {
+            $(all!($interface: ($variant, $name, $waits, $facts));)*
+        };
+    }
+    for_each_lock!(mutexes);
+    for_each_rw_lock!(rw_locks);
+    for_each_standalone_lock!(standalone);
 };
 
 /// A lock consists of its queue, or its word, or both.
