@@ -205,7 +205,20 @@ fn contend((lock, scenario): (&str, &str), machine: &Chosen, threads: u32, secon
 
 #[cfg(test)]
 mod tests {
+    use flashlock_locks::parts::policy::chosen::NAMES;
+
     use super::*;
+
+    /// The default needs no name.
+    #[test]
+    fn every_policy_is_chosen() {
+        let chosen = |name: &str| {
+            let option = format!("shfl:policy={name}");
+            CHOICES.iter().any(|(lock, _)| lock.split(',').next() == Some(option.as_str()))
+        };
+        let missing: Vec<_> = NAMES[1..].iter().filter(|name| !chosen(name)).collect();
+        assert!(missing.is_empty(), "no choice has the policies {missing:?}");
+    }
 
     #[test]
     fn what_must_not_happen_is_watched_under_a_choice() {

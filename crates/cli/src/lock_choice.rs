@@ -97,7 +97,9 @@ impl RwUnder {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known_rw())));
         }
         let choice = settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here);
-        choice.map(|choice| Self::Ours(text.to_owned(), choice)).map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))
+        choice
+            .map(|choice| Self::Ours(text.to_owned(), choice))
+            .map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))
     }
 
     /// The value of `FLASHLOCK_RW`, if it is set.

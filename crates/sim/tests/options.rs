@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use flashlock_locks::machine::{Options, Topology as _, Tunables, Tuned};
 use flashlock_locks::mutex::shuffle::Shfl;
+use flashlock_locks::parts::policy::PolicyId;
 use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_sim::{Description, Sim, Simulation, compute};
 
@@ -25,7 +26,7 @@ struct InOrder;
 
 impl Options for InOrder {
     fn tunables() -> &'static Tunables {
-        &Tunables { policy: 6, ..Tunables::DEFAULT } // `none`
+        &Tunables { policy: PolicyId::Untouched as u32, ..Tunables::DEFAULT }
     }
 }
 

@@ -37,13 +37,25 @@ macro_rules! words {
     () => {
         &[]
     };
-    ($words:expr) => {{ $words }};
+    ($words:path) => {
+        $words
+    };
+}
+
+/// The least and the greatest value: a range of numbers, or the places in a list of words.
+macro_rules! range {
+    ($least:literal..=$most:literal) => {
+        ($least, $most)
+    };
+    (in $words:path) => {
+        (0, $words.len() as u32 - 1)
+    };
 }
 
 macro_rules! define_options {
     ($((
-        $variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal,
-        $unit:literal, $($meaning:literal)+ $(, $words:expr)?
+        $variant:ident, $name:literal, $field:ident = $default:literal,
+        $($least:literal..=$most:literal)? $(in $words:path)?, $unit:literal, $($meaning:literal)+
     )),* $(,)?) => {
         /// Names an option.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +65,8 @@ macro_rules! define_options {
 
         /// All options, in the order in which they are shown.
         pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo {
-            id: OptionId::$variant, name: $name, least: $least, most: $most, default: $default,
+            id: OptionId::$variant, name: $name, default: $default,
+            least: range!($($least..=$most)? $(in $words)?).0, most: range!($($least..=$most)? $(in $words)?).1,
             words: words!($($words)?), unit: $unit, meaning: concat!($($meaning),+),
             get: |tunables| tunables.$field, set: |tunables, value| tunables.$field = value,
         }),*];
@@ -128,13 +141,15 @@ impl OptionId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::policy::PolicyId;
 
     #[test]
     fn values_are_numbers_or_words() {
         let [bound, policy] = [OptionId::Bound, OptionId::Policy].map(OptionId::info);
         assert_eq!((bound.parse("7"), bound.parse("seven"), bound.parse("10000001")), (Some(7), None, None));
-        assert_eq!((policy.parse("numa"), policy.parse("none"), policy.parse("1")), (Some(0), Some(6), None));
-        assert_eq!((policy.word(0), policy.word(7), bound.word(0)), (Some("numa"), None, None));
+        let none = PolicyId::Untouched as u32;
+        assert_eq!((policy.parse("numa"), policy.parse("none"), policy.parse("1")), (Some(0), Some(none), None));
+        assert_eq!((policy.word(none), policy.word(policy.most + 1), bound.word(0)), (Some("none"), None, None));
     }
 
     #[test]

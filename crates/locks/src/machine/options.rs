@@ -5,9 +5,9 @@
 
 use crate::machine::order::Order;
 
-/// Calls `$use` with every option that is a number, or that is a word out of a list (then the number is the word's
-/// place in the list): `(Variant, "name", field of Tunables = default, least..=most, "unit", "meaning"[, list])`. A
-/// long meaning is several literals.
+/// Calls `$use` with every option that is a number, `(Variant, "name", field of Tunables = default, least..=most,
+/// "unit", "meaning")`, or a word from a list, `(Variant, "name", field = default, in list, "unit", "meaning")`. Then
+/// the number is the word's place in the list. A long meaning is several literals.
 #[macro_export]
 macro_rules! for_each_option {
     ($use:path) => {
@@ -17,7 +17,7 @@ macro_rules! for_each_option {
             (Shuffles, "shuffles", max_shuffles = 1024, 0..=1_000_000, "waiters",
                 "moved together, after which the order of arrival applies again"),
             (Ahead, "ahead", wake_ahead = 1, 0..=1000, "sleepers", "woken before their turn"),
-            (Policy, "policy", policy = 0, 0..=6, "rule", "by which waiters are grouped in the queue", chosen::NAMES),
+            (Policy, "policy", policy = 0, in chosen::NAMES, "rule", "by which waiters are grouped in the queue"),
             (Threshold, "threshold", threshold = 65_536, 1..=1_000_000_000, "hand-offs",
                 "of which about one ends the preference for the holder's NUMA node"),
             (Countdown, "countdown", countdown = 0, 0..=1, "switch",
@@ -61,8 +61,8 @@ macro_rules! for_each_option {
 
 macro_rules! define_tunables {
     ($((
-        $variant:ident, $name:literal, $field:ident = $default:literal, $least:literal..=$most:literal,
-        $unit:literal, $($meaning:literal)+ $(, $words:expr)?
+        $variant:ident, $name:literal, $field:ident = $default:literal,
+        $($least:literal..=$most:literal)? $(in $words:path)?, $unit:literal, $($meaning:literal)+
     )),* $(,)?) => {
         /// What a user may tune, by `FLASHLOCK=name:option=value`. Read once, constant afterwards.
         #[derive(Clone, Copy, Debug)]
@@ -78,8 +78,8 @@ macro_rules! define_tunables {
             /// The values that apply when the user sets nothing.
             pub const DEFAULT: Self = Self { $($field: $default,)* cond_order: Order::FIFO, sem_order: Order::FIFO };
 
-            /// The greatest value that each number may have.
-            pub const MOST: Self = Self { $($field: $most,)* ..Self::DEFAULT };
+            /// The greatest value that each number may have; words have their defaults.
+            pub const MOST: Self = Self { $($($field: $most,)?)* ..Self::DEFAULT };
         }
     };
 }

@@ -20,6 +20,8 @@ use crate::parts::policy::{Admission, Place, SameCache, Waiter};
 pub struct NearestFirst;
 
 impl Admission for NearestFirst {
+    const ASKS_WHERE: bool = true;
+
     fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         match SameCache::place(shuffler, waiter) {
             Place::Next => Place::Next,

@@ -20,6 +20,8 @@ use crate::parts::policy::{Admission, Place, Waiter};
 pub struct SameCache;
 
 impl Admission for SameCache {
+    const ASKS_WHERE: bool = true;
+
     #[inline]
     fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         if shuffler.role() == waiter.role() { Place::Next } else { Place::Stay }

@@ -34,7 +34,7 @@ pub mod restriction;
 pub mod roles;
 
 pub use arrival::{ArrivalOrder, Untouched};
-pub use chosen::Chosen;
+pub use chosen::{Chosen, PolicyId};
 pub use levels::NearestFirst;
 pub use llc::SameCache;
 pub use numa::SameNumaNode;
@@ -108,6 +108,10 @@ impl<'a, M: Machine> Waiter<'a, M> {
 
 /// Decides which waiter is next.
 pub trait Admission: 'static {
+    /// Whether it needs [`Division::Llc`](crate::machine::Division::Llc) and
+    /// [`Special::distance`](crate::machine::Special::distance): a machine may want to find these out first.
+    const ASKS_WHERE: bool = false;
+
     /// Where `waiter` belongs. Both are in the queue, `waiter` behind `shuffler`.
     fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place;
 
