@@ -24,7 +24,7 @@
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word};
-use flashlock_locks::parts::counted::{park, wake};
+use flashlock_locks::parts::counted::{contended, park, wake};
 use flashlock_locks::parts::raw::RawLock;
 
 /// In the word: a thread may sleep on it.
@@ -37,6 +37,21 @@ pub struct ParkingTicket<const SOUND: bool = true>;
 
 impl<const SOUND: bool> ParkingTicket<SOUND> {
     const TURN: Ordering = if SOUND { Acquire } else { Relaxed };
+
+    /// Draws a number, and waits until it is called.
+    fn await_turn<M: Machine>(word: &M::Word, next: &M::Word) -> Result<(), TimedOut> {
+        let mine = next.fetch_add(STEP, Relaxed);
+        let my_turn = |seen: u32| seen & !ASLEEP == mine;
+        // The machine decides how a thread polls, and for how long that is worth it.
+        let polled = M::spin_until(word, Self::TURN, Patience::Budget, my_turn);
+        let mut seen = polled.unwrap_or_else(|| word.fetch_or(ASLEEP, Self::TURN));
+        while !my_turn(seen) {
+            // Returns at once if the word has changed.
+            park::<M>(word, seen | ASLEEP, None);
+            seen = word.fetch_or(ASLEEP, Self::TURN);
+        }
+        Ok(())
+    }
 }
 
 // SAFETY: it has neither nodes nor blocks.
@@ -50,25 +65,14 @@ unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         next.compare_exchange(called, called.wrapping_add(STEP), Relaxed, Relaxed).is_ok()
     }
 
-    /// A timed acquisition draws no number, because a number that was drawn must be served.
+    /// A timed acquisition draws no number, because a number that was drawn must be served. `contended` counts and
+    /// measures the wait.
     unsafe fn acquire(word: &M::Word, next: &M::Word, until: Option<&Deadline>) -> Result<(), TimedOut> {
-        if let Some(&deadline) = until {
-            // SAFETY: the caller's promise.
-            let take = |_| unsafe { <Self as RawLock<M>>::try_acquire(word, next) };
-            let taken = take(0) || M::spin_until(word, Relaxed, Patience::Until(deadline), take).is_some();
-            return taken.then_some(()).ok_or(TimedOut);
-        }
-        let mine = next.fetch_add(STEP, Relaxed);
-        let my_turn = |seen: u32| seen & !ASLEEP == mine;
-        // The machine decides how a thread polls, and for how long that is worth it.
-        let polled = M::spin_until(word, Self::TURN, Patience::Budget, my_turn);
-        let mut seen = polled.unwrap_or_else(|| word.fetch_or(ASLEEP, Self::TURN));
-        while !my_turn(seen) {
-            // Returns at once if the word has changed.
-            park::<M>(word, seen | ASLEEP, None);
-            seen = word.fetch_or(ASLEEP, Self::TURN);
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        let take = |_| unsafe { <Self as RawLock<M>>::try_acquire(word, next) };
+        let timed = |&until| M::spin_until(word, Relaxed, Patience::Until(until), take).map(drop).ok_or(TimedOut);
+        let wait = || until.map_or_else(|| Self::await_turn::<M>(word, next), timed);
+        if take(0) { Ok(()) } else { contended::<M>(wait) }
     }
 
     /// n -> n + 2. After the exchange only the address of the word is used: the next holder may free the lock.

@@ -1,10 +1,10 @@
 //! The lock, the policy and the workload on three machines: this computer, a simulated one, and the model checker loom.
 
+use flashlock_locks::machine::event::Event;
 use flashlock_locks::mutex::shuffle::ShflSpin;
 use flashlock_locks::mutex::spin::Null;
 use flashlock_locks::parts::policy::Untouched;
-use flashlock_locks::parts::raw::Raw;
-use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::raw::{Raw, RawLock};
 use flashlock_model::loom::Depth::{Exhaustive, Preemptions};
 use flashlock_model::loom::{explore, find, last_frees, operations, sections};
 use flashlock_model::{Loom, Setup};
@@ -51,7 +51,7 @@ fn histogram<const SOUND: bool>() -> Histogram<Raw<Loom, ParkingTicket<SOUND>>, 
 
 #[test]
 fn in_every_schedule() {
-    explore("two threads", Exhaustive, SETUP, sections::<ParkingTicket>(&[1, 1]));
+    explore("two threads", Exhaustive, SETUP, sections::<ParkingTicket>(&[1, 1])).shows(&[Event::Contended]);
     explore("three threads", Preemptions(2), SETUP, sections::<ParkingTicket>(&[1, 1, 1]));
     explore("two threads that come back", Preemptions(3), SETUP, sections::<ParkingTicket>(&[2, 2]));
     explore("the last frees it", Exhaustive, SETUP, last_frees::<ParkingTicket>(2));

@@ -9,8 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use flashlock_workloads::random::XorShift;
-use flashlock_workloads::{Backend, Here, Lines, Lock, Workload};
+use flashlock_workloads::{Backend, Here, Lines, Lock, Workload, random::XorShift};
 
 /// How many buckets there are.
 const BUCKETS: u32 = 8;
