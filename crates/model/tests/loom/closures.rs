@@ -1,11 +1,11 @@
 //! Closure locks: each request runs exactly once, alone, and the thread that made it sees the result; the orderings
 //! that this rests on.
 
-use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
+use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
@@ -14,7 +14,7 @@ use flashlock_model::{Field, Loom, Op, Setup, Weaken};
 
 use crate::closure_mutants::*;
 use crate::common::ALL;
-use crate::modelled::Modelled;
+use crate::modelled::each;
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(8) };
 const BOUND: Depth = Preemptions(3);
@@ -43,45 +43,59 @@ fn sections<L: Lock>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 'stati
 }
 
 macro_rules! hold {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal;)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+    ($lock:literal, $wait:ident, $type:ty) => {
+        hold! { concat!($lock, ":wait=", stringify!($wait)), $type, preemptions($lock, stringify!($wait)) }
+    };
+    ($name:expr, $type:ty, $preemptions:expr) => {
+        #[test]
+        fn two_threads() {
+            explore(&format!("{} 1+1", $name), ALL, SETUP, sections::<$type>(&[1, 1]));
+        }
 
-        $(mod $name {
-            use super::*;
+        #[test]
+        fn two_threads_again() {
+            let ([again, _], recycling) = ($preemptions, Setup { recycles: true, ..SETUP });
+            explore(&format!("{} 2+2", $name), Preemptions(again), recycling, sections::<$type>(&[2, 2]));
+        }
 
-            #[test]
-            fn two_threads() {
-                explore(concat!(stringify!($name), " 1+1"), ALL, SETUP, sections::<$lock>(&[1, 1]));
-            }
-
-            #[test]
-            fn two_threads_again() {
-                let recycling = Setup { recycles: true, ..SETUP };
-                explore(concat!(stringify!($name), " 2+2"), Preemptions($again), recycling, sections::<$lock>(&[2, 2]));
-            }
-
-            #[test]
-            fn three_threads() {
-                explore(
-                    concat!(stringify!($name), " 1+1+1"),
-                    Preemptions($three),
-                    SETUP,
-                    sections::<$lock>(&[1, 1, 1]),
-                );
-            }
-        })*
+        #[test]
+        fn three_threads() {
+            let [_, three] = $preemptions;
+            explore(&format!("{} 1+1+1", $name), Preemptions(three), SETUP, sections::<$type>(&[1, 1, 1]));
+        }
     };
 }
 
-hold! {
-    cc_synch_spin: CcSynch<Spin>, 3, 1;
-    cc_synch_stp: CcSynch<SpinThenPark>, 3, 2;
-    cc_synch_park: CcSynch<Park>, 3, 2;
-    cc_synch_park_of_one: CcSynch<Park, 1>, 3, 2;
-    flat_combining: FlatCombining<Park>, 1, 1;
-    flat_combining_spin: FlatCombining<Spin, 2, 2>, 2, 1;
-    flat_combining_stp: FlatCombining<SpinThenPark, 2, 2>, 2, 1;
-    flat_combining_park: FlatCombining<Park, 1, 1>, 2, 1;
+/// How deep two threads that come back are explored, and three threads.
+fn preemptions(lock: &str, wait: &str) -> [usize; 2] {
+    match (lock, wait) {
+        ("flat-combining", _) => [1, 1],
+        (_, "spin") => [3, 1],
+        _ => [3, 2],
+    }
+}
+
+macro_rules! standalone {
+    ($($rows:tt)*) => { each! { of: hold, crate::modelled::closures: $($rows)* } };
+}
+for_each_standalone_lock!(standalone);
+
+/// Combiners of few requests, or of few passes.
+macro_rules! briefly {
+    ($($name:ident: $type:ty, $preemptions:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            hold! { stringify!($name), $type, $preemptions }
+        }
+    )*};
+}
+
+briefly! {
+    cc_synch_park_of_one: CcSynch<Park, 1>, [3, 2];
+    flat_combining_spin: FlatCombining<Spin, 2, 2>, [2, 1];
+    flat_combining_stp: FlatCombining<SpinThenPark, 2, 2>, [2, 1];
+    flat_combining_park: FlatCombining<Park, 1, 1>, [2, 1];
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {

@@ -1,11 +1,11 @@
 //! Cohort locks, with their side block made: two of a NUMA node, and of two, and with more levels of two groups of CPUs
 //! of a NUMA node, or two cores; time-outs; the lock freed after use; a forked child; seeded bugs.
 
-use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Deadline, TimedOut, Tunables, Word as _};
 use flashlock_locks::mutex::numa::cohort::Cohort;
@@ -26,7 +26,7 @@ use flashlock_model::{Field, Loom, Op, Setup, Weaken};
 
 use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
-use crate::modelled::Modelled;
+use crate::modelled::each;
 
 /// A cohort lock that no thread acquires without its local locks, even if it is free, so that two threads meet there.
 pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
@@ -59,7 +59,7 @@ const FOUR_LEVELS: Setup = Setup { tunables: &Tunables { levels: 4, ..Tunables::
 
 /// Where two threads run: side by side, or in two cores of a group, or in two groups of a NUMA node, or in two NUMA
 /// nodes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     One,
     Cores,
@@ -161,87 +161,128 @@ fn forked<L: Lock>(on: On, steps: u32) {
     assert!(!mutex.is_locked());
 }
 
+/// What follows, if the lock is a cohort lock, or unless it is one. (Other models begin without a side block, and reach
+/// nothing of these locks but the word.)
+macro_rules! if_cohort {
+    (CBoMcs, $($what:tt)*) => { $($what)* };
+    (CTktTkt, $($what:tt)*) => { $($what)* };
+    (CPtlTkt, $($what:tt)*) => { $($what)* };
+    (Hmcs, $($what:tt)*) => { $($what)* };
+    (Cst, $($what:tt)*) => { $($what)* };
+    ($other:ident, $($what:tt)*) => {};
+}
+pub(crate) use if_cohort;
+
+macro_rules! unless_cohort {
+    (CBoMcs, $($what:tt)*) => {};
+    (CTktTkt, $($what:tt)*) => {};
+    (CPtlTkt, $($what:tt)*) => {};
+    (Hmcs, $($what:tt)*) => {};
+    (Cst, $($what:tt)*) => {};
+    ($other:ident, $($what:tt)*) => { $($what)* };
+}
+pub(crate) use unless_cohort;
+
+/// How deep two sections are explored, and how deep all else is; and with how many CPUs.
+fn how(lock: &str, wait: &str) -> (Depth, Depth, Setup) {
+    let bound = match (lock, wait) {
+        ("c-bo-mcs" | "hmcs", "spin" | "stp") | ("cst", "spin") => Preemptions(2),
+        _ => BOUND,
+    };
+    let sections = match (lock, wait) {
+        ("c-bo-mcs", "park") | ("c-tkt-tkt" | "c-ptl-tkt", _) => ALL,
+        _ => bound,
+    };
+    (sections, bound, if (lock, wait) == ("cst", "stp") { CROWDED } else { SETUP })
+}
+
+/// What two threads of a NUMA node show: a waiter of `cst` that sleeps is culled, and so not passed on to.
+fn passes(lock: &str, wait: &str) -> Event {
+    if (lock, wait) == ("cst", "park") { Event::CohortCulling } else { Event::CohortPass }
+}
+
 macro_rules! cohorts {
-    ($($name:ident: $lock:ty, $spin:ty, $depth:expr, $setup:expr, [$(($on:expr, $event:expr)),+];)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
-
-        $(mod $name {
-            use super::*;
-
-            const ON: &[On] = &[$($on),+];
-
-            #[test]
-            fn exclude() {
-                $(
-                    let name = concat!(stringify!($name), " ", stringify!($on));
-                    explore(name, $depth, $setup, || sections::<InLine<$lock>>($on)).shows(&[$event]);
-                )+
+    ($lock:literal, $wait:ident, $type:ty) => {
+        cohorts! {
+            concat!($lock, ":wait=", stringify!($wait)), $type, how($lock, stringify!($wait)),
+            [(On::One, passes($lock, stringify!($wait))), (On::Two, Event::CohortMove)]
+        }
+        forked! { $wait, $lock, $type, SETUP, [On::One, On::Two] }
+    };
+    ($name:expr, $type:ty, $how:expr, $on:expr) => {
+        #[test]
+        fn exclude() {
+            let (depth, _, setup) = $how;
+            for (on, shows) in $on {
+                explore(&format!("{} {on:?}", $name), depth, setup, move || sections::<InLine<$type>>(on))
+                    .shows(&[shows]);
             }
+        }
 
-            /// A thread that finds it free takes it, alone.
-            #[test]
-            fn exclude_when_it_is_free() {
-                for &on in ON {
-                    explore(
-                        concat!(stringify!($name), " free"),
-                        Preemptions(2),
-                        $setup,
-                        move || sections::<$lock>(on),
-                    )
+        /// A thread that finds it free takes it, alone.
+        #[test]
+        fn exclude_when_it_is_free() {
+            let (_, _, setup) = $how;
+            for (on, _) in $on {
+                explore(&format!("{} free", $name), Preemptions(2), setup, move || sections::<$type>(on))
                     .shows(&[Event::SideBlock]);
-                }
             }
+        }
 
-            #[test]
-            fn time_out() {
-                for &on in ON {
-                    explore(
-                        concat!(stringify!($name), " timed"),
-                        BOUND,
-                        $setup,
-                        move || timed::<InLine<$lock>>(on),
-                    )
+        #[test]
+        fn time_out() {
+            let (_, bound, setup) = $how;
+            for (on, _) in $on {
+                explore(&format!("{} timed", $name), bound, setup, move || timed::<InLine<$type>>(on))
                     .shows(&[Event::TimedOut]);
-                }
             }
+        }
 
-            #[test]
-            fn touch_nothing_after_release() {
-                for &on in ON {
-                    explore(
-                        concat!(stringify!($name), " freed"),
-                        BOUND,
-                        $setup,
-                        move || last_frees::<InLine<$lock>>(on),
-                    );
-                }
+        #[test]
+        fn touch_nothing_after_release() {
+            let (_, bound, setup) = $how;
+            for (on, _) in $on {
+                explore(&format!("{} freed", $name), bound, setup, move || last_frees::<InLine<$type>>(on));
             }
-
-            #[test]
-            fn work_in_a_forked_child() {
-                for (on, steps) in ON.iter().flat_map(|&on| (1..20).map(move |steps| (on, steps))) {
-                    explore(
-                        concat!(stringify!($name), " forked"),
-                        Preemptions(1),
-                        $setup,
-                        move || forked::<InLine<$spin>>(on, steps),
-                    );
-                }
-            }
-        })*
+        }
     };
 }
 
-cohorts! {
-    c_bo_mcs: CBoMcs<Park>, CBoMcs<Spin>, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    c_tkt_tkt: CTktTkt, CTktTkt, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    c_ptl_tkt: CPtlTkt, CPtlTkt, ALL, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    hmcs: Hmcs<Park>, Hmcs<Spin>, BOUND, SETUP, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst: Cst<SpinThenPark>, Cst<Spin>, BOUND, CROWDED, [(On::One, Event::CohortPass), (On::Two, Event::CohortMove)];
-    cst_asleep: Cst<Park>, Cst<Spin>, BOUND, SETUP, [(On::One, Event::CohortCulling), (On::Two, Event::CohortMove)];
-    hmcs_of_three_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, THREE_LEVELS,
+/// The child's waiters spin: so those who sleep in the parent do not matter.
+macro_rules! forked {
+    (spin, $name:expr, $type:ty, $setup:expr, $on:expr) => {
+        #[test]
+        fn work_in_a_forked_child() {
+            for (on, steps) in $on.into_iter().flat_map(|on| (1..20).map(move |steps| (on, steps))) {
+                let name = concat!($name, ":wait=spin, forked");
+                explore(name, Preemptions(1), $setup, move || forked::<InLine<$type>>(on, steps));
+            }
+        }
+    };
+    ($wait:ident, $name:expr, $type:ty, $setup:expr, $on:expr) => {};
+}
+
+macro_rules! mutexes {
+    ($($rows:tt)*) => { each! { of: cohorts, crate::cohort::if_cohort: $($rows)* } };
+}
+for_each_lock!(mutexes);
+
+/// `hmcs` with more levels than two.
+macro_rules! levels {
+    ($($name:ident: $setup:expr, $on:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            cohorts! { stringify!($name), Hmcs<Park>, (BOUND, BOUND, $setup), $on }
+            forked! { spin, stringify!($name), Hmcs<Spin>, $setup, $on.map(|(on, _)| on) }
+        }
+    )*};
+}
+
+levels! {
+    hmcs_of_three_levels: THREE_LEVELS,
         [(On::One, Event::CohortNear), (On::Groups, Event::CohortPass), (On::Two, Event::CohortMove)];
-    hmcs_of_four_levels: Hmcs<Park>, Hmcs<Spin>, BOUND, FOUR_LEVELS,
+    hmcs_of_four_levels: FOUR_LEVELS,
         [(On::One, Event::CohortNear), (On::Cores, Event::CohortNear), (On::Groups, Event::CohortPass),
          (On::Two, Event::CohortMove)];
 }

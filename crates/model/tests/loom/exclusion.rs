@@ -1,108 +1,86 @@
 //! Mutual exclusion, and that each critical section sees the ones before it.
 
-use std::any::TypeId;
-
-use flashlock_locks::mutex::flash::Flash;
-use flashlock_locks::mutex::malthusian::{LifoCr, Loiter, Mcscr, Mcscrn};
-use flashlock_locks::mutex::numa::{Cna, QspinCna};
-use flashlock_locks::mutex::queue::{Clh, Mcs, McsTp, Qspin};
-use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::mutex::spin::{Cas, Futex, Hbo, Tas, Ticket};
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::machine::event::Event;
+use flashlock_locks::mutex::malthusian::Loiter;
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::wait::Park;
+use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_model::Setup;
 use flashlock_model::loom::Depth::{self, Preemptions};
+use flashlock_model::loom::explore;
 
-use crate::common::{ALL, excludes};
-use crate::modelled::{Modelled, assert_complete};
+use crate::common::{ALL, HASTY, excludes, sections};
+use crate::modelled::{MUTEXES, RW_LOCKS, STANDALONE, assert_complete, each};
 use crate::{closures, cohort, rcl, rw};
 
-/// `name: lock, preemptions with two threads that come back, preemptions with three threads;`, both [in
-/// full](Depth::in_full). Then perhaps a field of [`Setup`] to set.
+/// How many preemptions are explored with two threads that come back, and with three threads; both
+/// [in full](Depth::in_full).
+fn preemptions(lock: &str, wait: &str) -> [usize; 2] {
+    let again = match (lock, wait) {
+        ("tas" | "cas" | "futex" | "hbo", _) | ("mcs", "spin") | ("shfl", "park") => 4,
+        ("flash" | "loiter" | "loiter-cna", _) => 2,
+        _ => 3,
+    };
+    let three = match (lock, wait) {
+        ("tas" | "flash", _) => 1,
+        ("mcs" | "shfl" | "shfl-spin", "spin") | ("mcs-tp" | "qspin-cna" | "loiter" | "loiter-cna", "park") => 2,
+        ("mcs" | "qspin", "stp") => 3,
+        (_, "spin") => 1,
+        (_, "stp") => 2,
+        _ => 3,
+    };
+    [again, three]
+}
+
+/// `cas` does not poll by the machine: its pauses let other threads run.
+fn setup(lock: &str) -> Setup {
+    Setup { pauses: lock == "cas", polls: 1, ..Setup::new(4) }
+}
+
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $again:literal, $three:literal $(, $also:ident)?;)*) => {
-        const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+    ($lock:literal, $wait:ident, $type:ty) => {
+        const NAME: &str = concat!($lock, ":wait=", stringify!($wait));
 
-        $(mod $name {
-            use super::*;
+        #[test]
+        fn two_threads() {
+            excludes::<$type>(&format!("{NAME} 1+1"), ALL, setup($lock), &[1, 1]);
+        }
 
-            const SETUP: Setup = Setup { $($also: true,)? polls: 1, ..Setup::new(4) };
+        #[test]
+        fn two_threads_again() {
+            let recycling = Setup { recycles: true, ..setup($lock) }.in_a_child();
+            let [again, _] = preemptions($lock, stringify!($wait)).map(Depth::in_full);
+            excludes::<$type>(&format!("{NAME} 2+2"), again, recycling, &[2, 2]);
+        }
 
-            #[test]
-            fn two_threads() {
-                excludes::<$lock>(concat!(stringify!($name), " 1+1"), ALL, SETUP, &[1, 1]);
-            }
-
-            #[test]
-            fn two_threads_again() {
-                let recycling = Setup { recycles: true, ..SETUP }.in_a_child();
-                excludes::<$lock>(concat!(stringify!($name), " 2+2"), Depth::in_full($again), recycling, &[2, 2]);
-            }
-
-            #[test]
-            fn three_threads() {
-                excludes::<$lock>(concat!(stringify!($name), " 1+1+1"), Depth::in_full($three), SETUP, &[1, 1, 1]);
-            }
-        })*
+        #[test]
+        fn three_threads() {
+            let [_, three] = preemptions($lock, stringify!($wait)).map(Depth::in_full);
+            excludes::<$type>(&format!("{NAME} 1+1+1"), three, setup($lock), &[1, 1, 1]);
+        }
     };
 }
 
-excluding! {
-    cas: Cas, 4, 1, pauses;
-    tas: Tas, 4, 1;
-    futex: Futex, 4, 3;
-    flash: Flash, 2, 1;
-    mcs_spin: Mcs<Spin>, 4, 2;
-    mcs_stp: Mcs<SpinThenPark>, 3, 3;
-    mcs_park: Mcs<Park>, 3, 3;
-    hbo: Hbo, 4, 1;
-    clh_spin: Clh<Spin>, 3, 1;
-    clh_stp: Clh<SpinThenPark>, 3, 2;
-    clh_park: Clh<Park>, 3, 3;
-    ticket: Ticket, 3, 1;
-    cna_spin: Cna<Spin>, 3, 1;
-    cna_stp: Cna<SpinThenPark>, 3, 2;
-    cna_park: Cna<Park>, 3, 3;
-    qspin_spin: Qspin<Spin>, 3, 1;
-    qspin_stp: Qspin<SpinThenPark>, 3, 3;
-    qspin_park: Qspin<Park>, 3, 3;
-    qspin_cna_spin: QspinCna<Spin>, 3, 1;
-    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 2;
-    qspin_cna_park: QspinCna<Park>, 3, 2;
-    mcscr_spin: Mcscr<Spin>, 3, 1;
-    mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
-    mcscr_park: Mcscr<Park>, 3, 3;
-    mcs_tp_spin: McsTp<Spin>, 3, 1;
-    mcs_tp_stp: McsTp<SpinThenPark>, 3, 2;
-    mcs_tp_park: McsTp<Park>, 3, 2;
-    mcscrn_spin: Mcscrn<Spin>, 3, 1;
-    mcscrn_stp: Mcscrn<SpinThenPark>, 3, 2;
-    mcscrn_park: Mcscrn<Park>, 3, 3;
-    loiter_spin: Loiter<Mcs<Spin>, Spin>, 2, 1;
-    loiter_stp: Loiter<Mcs<SpinThenPark>, SpinThenPark>, 2, 2;
-    loiter_park: Loiter<Mcs<Park>, Park>, 2, 2;
-    loiter_cna: Loiter<Cna<Park>, Park>, 2, 2;
-    lifo_cr_spin: LifoCr<Spin>, 3, 1;
-    lifo_cr_stp: LifoCr<SpinThenPark>, 3, 2;
-    lifo_cr_park: LifoCr<Park>, 3, 3;
-    shfl_only_spins: ShflSpin, 3, 2;
-    shfl_spin: Shfl<Spin>, 3, 2;
-    shfl_stp: Shfl<SpinThenPark>, 3, 2;
-    shfl_park: Shfl<Park>, 4, 3;
+macro_rules! mutexes {
+    ($($rows:tt)*) => { each! { of: excluding, crate::cohort::unless_cohort: $($rows)* } };
 }
+for_each_lock!(mutexes);
+
+macro_rules! mutexes_apart {
+    ($($rows:tt)*) => { each! { apart: excluding, crate::modelled::mutexes_apart: $($rows)* } };
+}
+for_each_standalone_lock!(mutexes_apart);
 
 #[test]
 fn every_lock_of_the_catalogue_is_here() {
-    assert_complete(&[MODELLED, closures::MODELLED, cohort::MODELLED, rcl::MODELLED, rw::MODELLED]);
+    let mutexes = [of::modelled(), apart::modelled(), cohort::of::modelled()];
+    let others = [closures::of::modelled(), rcl::of::modelled(), rw::of::modelled()];
+    assert_complete(&[MUTEXES, RW_LOCKS, STANDALONE], &[mutexes, others].concat());
 }
 
 #[test]
 fn loiter_grants() {
-    let overdue = Setup { tunables: &crate::common::HASTY, micros_step: 3, polls: 1, ..Setup::new(4) };
-    flashlock_model::loom::explore(
-        "loiter, impatient",
-        Preemptions(3),
-        overdue,
-        crate::common::sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]),
-    )
-    .shows(&[flashlock_locks::machine::event::Event::Grant]);
+    let overdue = Setup { tunables: &HASTY, micros_step: 3, polls: 1, ..Setup::new(4) };
+    let body = sections::<Loiter<Mcs<Park>, Park>>(&[1, 1]);
+    explore("loiter, impatient", Preemptions(3), overdue, body).shows(&[Event::Grant]);
 }

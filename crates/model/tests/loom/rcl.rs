@@ -1,10 +1,10 @@
 //! `rcl`: requests, sleep, elections, client numbers, locks that move; the orderings that they rest on.
 
-use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::rcl::Look;
+use flashlock_locks::for_each_standalone_lock;
 use flashlock_locks::parts::wait::{Park, Spin, WaitPolicy};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread::{self, JoinHandle};
@@ -13,7 +13,7 @@ use flashlock_model::world::World;
 use flashlock_model::{Access, Fault, Field, Instead, Op, Setup, Weaken};
 
 use crate::common::ALL;
-use crate::modelled::Modelled;
+use crate::modelled::each;
 use crate::rcl_ring::{Inside, Ring, plain};
 
 const SETUP: Setup = Setup { polls: 1, ..Setup::new(1) };
@@ -50,21 +50,27 @@ fn served<W: WaitPolicy>(rounds: &'static [u32]) -> impl Fn() + Send + Sync + 's
     }
 }
 
-macro_rules! serving {
-    ($($name:ident: $model:literal, $wait:ty, $clients:expr, $preemptions:literal;)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$wait>),*];
+/// A client that has polled sleeps, for there are more threads than CPUs: otherwise it polls on, for a while.
+const CROWDED: Setup = Setup { crowded: true, ..SETUP };
 
-        $(#[test]
-        fn $name() {
-            explore($model, Preemptions($preemptions), SETUP, served::<$wait>(&$clients));
-        })*
+macro_rules! serving {
+    ($lock:literal, $wait:ident, $type:ty) => {
+        #[test]
+        fn a_client_and_a_server() {
+            let name = concat!($lock, ":wait=", stringify!($wait), " 1");
+            explore(name, Preemptions(2), CROWDED, served::<$type>(&[1]));
+        }
     };
 }
 
-serving! {
-    a_client_and_a_server_that_spin: "rcl 1, spin", Spin, [1], 2;
-    a_client_and_a_server_that_sleep: "rcl 1, park", Park, [1], 2;
-    two_clients_and_a_server: "rcl 1+1, park", Park, [1, 1], 1;
+macro_rules! standalone {
+    ($($rows:tt)*) => { each! { of: serving, crate::modelled::served: $($rows)* } };
+}
+for_each_standalone_lock!(standalone);
+
+#[test]
+fn two_clients_and_a_server() {
+    explore("rcl 1+1, park", Preemptions(1), SETUP, served::<Park>(&[1, 1]));
 }
 
 /// A request is posted, run and answered without a single read-modify-write, on either side, as long as no thread

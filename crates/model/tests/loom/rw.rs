@@ -1,12 +1,14 @@
 //! Readers-writer locks: exclusion, and that each section sees those before it; with seeded bugs.
 
-use std::any::TypeId;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use flashlock_locks::for_each_rw_lock;
 use flashlock_locks::machine::Tunables;
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
+use flashlock_locks::parts::wait::{Park, Spin};
+use flashlock_locks::rw::cst::CstRwState;
 use flashlock_locks::rw::{CstRw, FutexRw, RawRwLock, Reader, ShflRw, Writer};
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
@@ -15,35 +17,28 @@ use flashlock_model::tag::Tag;
 use flashlock_model::{Field, Loom, Op, Setup, Weaken, harness};
 
 use crate::common::{ALL, HASTY, world};
-use crate::modelled::Modelled;
+use crate::modelled::each;
 use crate::rw_mutants::*;
 
 type Lock<L> = harness::RwLock<Loomed, L>;
 
 /// A readers-writer lock that can be modelled.
-trait Rw: RawRwLock<Loom, State: Tag> {
-    /// To be done with a new lock.
-    fn begin(_: &Self::State) {}
-}
-impl<W: WaitPolicy> Rw for ShflRw<W> {}
-impl Rw for FutexRw {}
-impl<B: RwBug> Rw for MutantRw<B> {}
-impl Rw for TogetherTooSoon {
-    fn begin(state: &Self::State) {
-        CstRw::<Park>::begin(state);
-    }
-}
-impl<W: WaitPolicy> Rw for CstRw<W> {
-    /// With a side block from the beginning, and a counter in it.
-    fn begin(state: &Self::State) {
+trait Rw: RawRwLock<Loom, State: Tag> {}
+impl<L: RawRwLock<Loom, State: Tag>> Rw for L {}
+
+/// A new lock. `cst-rw` has a side block from the beginning, and a counter in it.
+fn made<L: Rw>() -> Arc<Lock<L>> {
+    let lock = Arc::new(Lock::<L>::new());
+    if let Some(state) = (&lock.state as &dyn Any).downcast_ref::<CstRwState<Loom>>() {
         // SAFETY: it is a new lock's.
-        unsafe { state.count_distributed::<W>(None) };
+        unsafe { state.count_distributed::<Park>(None) };
         // SAFETY: a model's state, which no other thread uses yet.
         unsafe {
-            assert!(Self::read(state, Reader::Newcomer, None).is_ok());
-            Self::unlock(state);
+            assert!(CstRw::<Park>::read(state, Reader::Newcomer, None).is_ok());
+            CstRw::<Park>::unlock(state);
         }
     }
+    lock
 }
 
 /// What a thread of a model does.
@@ -70,8 +65,7 @@ fn section<L: Rw>(lock: &Lock<L>, what: Do) {
 /// One thread for each entry, the last one being the model's main thread, does one section.
 fn sections<L: Rw>(what: &'static [Do]) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let lock = Arc::new(Lock::<L>::new());
-        L::begin(&lock.state);
+        let lock = made::<L>();
         let (&mine, others) = what.split_last().expect("a thread");
         let threads: Vec<_> = others
             .iter()
@@ -95,73 +89,75 @@ const SETUP: Setup = Setup { polls: 1, ..Setup::new(6) };
 const OVERDUE: Setup = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
 const BOUND: Depth = Preemptions(3);
 
+/// How deep two threads are explored, and three; and the last owner, who frees the lock.
+fn depths(lock: &str, wait: &str) -> [Depth; 3] {
+    match (lock, wait) {
+        ("shfl-rw", "park") | ("futex-rw", _) => [ALL, Preemptions(2), BOUND],
+        ("shfl-rw", "stp") => [BOUND, Preemptions(2), Preemptions(2)],
+        ("cst-rw", "spin" | "stp") => [BOUND, Preemptions(0), Preemptions(2)],
+        _ => [BOUND, Preemptions(1), Preemptions(2)],
+    }
+}
+
+const TWO: [&[Do]; 2] = [&[Do::Read, Do::Write], &[Do::Write, Do::Write]];
+
 macro_rules! excluding {
-    ($($name:ident: $lock:ty, $two:expr, $three:expr;)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
+    ($lock:literal, $wait:ident, $type:ty) => {
+        const NAME: &str = concat!($lock, ":wait=", stringify!($wait));
 
-        $(mod $name {
-            use super::*;
+        fn check(what: &str, depth: Depth, setup: Setup, threads: &'static [Do]) {
+            explore(&format!("{NAME} {what}"), depth, setup, sections::<$type>(threads));
+        }
 
-            #[test]
-            fn a_reader_and_a_writer() {
-                explore(concat!(stringify!($name), " R+W"), $two, SETUP, sections::<$lock>(&[Do::Read, Do::Write]));
-            }
+        #[test]
+        fn a_reader_and_a_writer() {
+            let [two, _, _] = depths($lock, stringify!($wait));
+            check("R+W", two, SETUP, TWO[0]);
+        }
 
-            #[test]
-            fn two_writers() {
-                explore(concat!(stringify!($name), " W+W"), $two, SETUP, sections::<$lock>(&[Do::Write, Do::Write]));
-            }
+        #[test]
+        fn two_writers() {
+            let [two, _, _] = depths($lock, stringify!($wait));
+            check("W+W", two, SETUP, TWO[1]);
+        }
 
-            #[test]
-            fn overdue() {
-                explore(
-                    concat!(stringify!($name), " R+W overdue"),
-                    BOUND,
-                    OVERDUE,
-                    sections::<$lock>(&[Do::Read, Do::Write]),
-                );
-            }
+        #[test]
+        fn overdue() {
+            check("R+W overdue", BOUND, OVERDUE, TWO[0]);
+        }
 
-            #[test]
-            fn few_cpus() {
-                let crowded = Setup { crowded: true, ..SETUP };
-                explore(
-                    concat!(stringify!($name), " R+W crowded"),
-                    BOUND,
-                    crowded,
-                    sections::<$lock>(&[Do::Read, Do::Write]),
-                );
-                explore(
-                    concat!(stringify!($name), " W+W crowded"),
-                    BOUND,
-                    crowded,
-                    sections::<$lock>(&[Do::Write, Do::Write]),
-                );
-            }
+        #[test]
+        fn few_cpus() {
+            let crowded = Setup { crowded: true, ..SETUP };
+            check("R+W crowded", BOUND, crowded, TWO[0]);
+            check("W+W crowded", BOUND, crowded, TWO[1]);
+        }
 
-            #[test]
-            fn two_readers_and_a_writer() {
-                let three = sections::<$lock>(&[Do::Read, Do::Read, Do::Write]);
-                explore(concat!(stringify!($name), " R+R+W"), $three, SETUP, three);
-            }
+        #[test]
+        fn two_readers_and_a_writer() {
+            let [_, three, _] = depths($lock, stringify!($wait));
+            check("R+R+W", three, SETUP, &[Do::Read, Do::Read, Do::Write]);
+        }
 
-            #[test]
-            fn a_reader_and_two_writers() {
-                let three = sections::<$lock>(&[Do::Write, Do::Read, Do::Write]);
-                explore(concat!(stringify!($name), " W+R+W"), $three, SETUP, three);
-            }
-        })*
+        #[test]
+        fn a_reader_and_two_writers() {
+            let [_, three, _] = depths($lock, stringify!($wait));
+            check("W+R+W", three, SETUP, &[Do::Write, Do::Read, Do::Write]);
+        }
+
+        #[test]
+        fn nothing_is_touched_after_release() {
+            let [_, _, freed] = depths($lock, stringify!($wait));
+            explore(&format!("{NAME} freed"), freed, SETUP, last_frees::<$type>);
+            explore(&format!("{NAME} freed, overdue"), freed, OVERDUE, last_frees::<$type>);
+        }
     };
 }
 
-excluding! {
-    shfl_stp: ShflRw<SpinThenPark>, BOUND, Preemptions(2);
-    shfl_park: ShflRw<Park>, ALL, Preemptions(2);
-    shfl_spin: ShflRw<Spin>, BOUND, Preemptions(1);
-    futex: FutexRw, ALL, Preemptions(2);
-    cst_park: CstRw<Park>, BOUND, Preemptions(1);
-    cst_stp: CstRw<SpinThenPark>, BOUND, Preemptions(0);
+macro_rules! rw_locks {
+    ($($rows:tt)*) => { each! { of: excluding, crate::modelled::all: $($rows)* } };
 }
+for_each_rw_lock!(rw_locks);
 
 /// The first writer's release ends the counting apart, and two readers that meet begin it.
 #[test]
@@ -235,15 +231,7 @@ fn last_frees<L: Rw>() {
     other.join().expect("no panic");
 }
 
-#[test]
-fn nothing_is_touched_after_release() {
-    explore("shfl-rw freed", BOUND, SETUP, last_frees::<ShflRw<Park>>);
-    explore("shfl-rw freed, overdue", BOUND, OVERDUE, last_frees::<ShflRw<Park>>);
-    explore("futex-rw freed", BOUND, SETUP, last_frees::<FutexRw>);
-    find("release looks back", BOUND, SETUP, last_frees::<MutantRw<LooksBack>>);
-}
-
-const RW: &[Do] = &[Do::Read, Do::Write];
+const RW: &[Do] = TWO[0];
 
 #[test]
 fn seeded_bugs_are_found() {
@@ -251,6 +239,7 @@ fn seeded_bugs_are_found() {
     find("a reader ignores the writer", BOUND, SETUP, sections::<MutantRw<IgnoresWriter>>(RW));
     find("a writer ignores readers", BOUND, SETUP, sections::<MutantRw<ForgetsReaders>>(RW));
     find("release wakes nobody", BOUND, SETUP, sections::<MutantRw<WakesNobody>>(RW));
+    find("release looks back", BOUND, SETUP, last_frees::<MutantRw<LooksBack>>);
 }
 
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {

@@ -1,17 +1,17 @@
 //! Closure locks: each request runs exactly once, alone, and the thread that made it sees the result.
 
-use std::any::TypeId;
 use std::sync::Arc;
 
 use flashlock_locks::closure::{CcSynch, FlatCombining, RawClosure};
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::for_each_standalone_lock;
+use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Fault, Field, Setup, Shuttle};
 
 use crate::closure_mutants::*;
 use crate::common::{STILL, both};
-use crate::modelled::Modelled;
+use crate::modelled::each;
 
 /// Sleeps end for no reason.
 const RESTLESS: Setup = Setup { spurious: 10, ..STILL };
@@ -46,27 +46,26 @@ where
 }
 
 macro_rules! hold {
-    ($($name:ident: $lock:ty;)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$lock>),*];
-
-        $(#[test]
-        fn $name() {
-            holds::<$lock>(stringify!($name));
-        })*
+    ($lock:literal, $wait:ident, $type:ty) => {
+        #[test]
+        fn all_are_run() {
+            holds::<$type>(concat!($lock, ":wait=", stringify!($wait)));
+        }
     };
 }
 
-hold! {
-    cc_synch_spin: CcSynch<Spin>;
-    cc_synch_stp: CcSynch<SpinThenPark>;
-    cc_synch_park: CcSynch<Park>;
-    cc_synch_stp_of_two: CcSynch<SpinThenPark, 2>;
-    cc_synch_park_of_one: CcSynch<Park, 1>;
-    flat_combining_spin: FlatCombining<Spin>;
-    flat_combining_stp: FlatCombining<SpinThenPark>;
-    flat_combining_park: FlatCombining<Park>;
-    flat_combining_stp_cleaning: FlatCombining<SpinThenPark, 1, 1>;
-    flat_combining_park_cleaning: FlatCombining<Park, 1, 2>;
+macro_rules! standalone {
+    ($($rows:tt)*) => { each! { of: hold, crate::modelled::closures: $($rows)* } };
+}
+for_each_standalone_lock!(standalone);
+
+/// Combiners of few requests, or of few passes.
+#[test]
+fn roles_that_end_soon() {
+    holds::<CcSynch<SpinThenPark, 2>>("cc-synch:wait=stp, two requests");
+    holds::<CcSynch<Park, 1>>("cc-synch:wait=park, one request");
+    holds::<FlatCombining<SpinThenPark, 1, 1>>("flat-combining:wait=stp, one pass");
+    holds::<FlatCombining<Park, 1, 2>>("flat-combining:wait=park, one pass");
 }
 
 /// Much less than the sound locks are tried with.

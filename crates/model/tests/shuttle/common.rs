@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use flashlock_locks::catalogue::rw::RW_LOCKS;
+use flashlock_locks::catalogue::{LOCKS, LockId};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::checker::Checker;
@@ -114,6 +116,22 @@ pub(crate) const SCHEDULES: usize = 3_400;
 /// How many schedules: in each run, or where `FLASHLOCK_FULL` is set, for a run that may take hours.
 pub(crate) fn long(usual: usize, full: usize) -> usize {
     if std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| !value.is_empty() && value != "0") { full } else { usual }
+}
+
+/// How many schedules of a model that every mutex runs: so many for the principal locks, unless their waiters spin, and
+/// a tenth for all others (or as many, where `FLASHLOCK_FULL` is set).
+pub(crate) fn share(lock: &str, wait: &str, schedules: usize) -> usize {
+    let principal = LockId::from_name(lock).is_some_and(LockId::is_principal);
+    if principal && wait != "spin" { schedules } else { long(schedules / 10, schedules) }
+}
+
+/// Whether the row of this lock has no exception for this check of the conformance or torture suite.
+pub(crate) fn can(lock: &str, check: &str) -> bool {
+    let rows = LOCKS.iter().map(|lock| &lock.facts).chain(RW_LOCKS.iter().map(|lock| &lock.facts));
+    let unable = rows.filter(|row| row.exceptions().any(|exception| exception.check == check));
+    let unable: Vec<&str> = unable.map(|row| row.name).collect();
+    assert!(!unable.is_empty(), "no row has an exception for {check}");
+    !unable.contains(&lock)
 }
 
 /// A body under so many random, and as many PCT schedules.

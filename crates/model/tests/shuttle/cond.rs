@@ -4,24 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::Outcome;
+use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::order::Order;
 use flashlock_locks::machine::{Tunables, Word as _};
 use flashlock_locks::mutex::flash::Flash;
-use flashlock_locks::mutex::malthusian::Mcscr;
-use flashlock_locks::mutex::numa::{Cna, QspinCna};
-use flashlock_locks::mutex::queue::{Mcs, Qspin};
 use flashlock_locks::mutex::shuffle::Shfl;
-use flashlock_locks::mutex::spin::{Futex, Tas, Ticket};
-use flashlock_locks::parts::wait::{Park, SpinThenPark};
+use flashlock_locks::mutex::spin::Futex;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_model::erased::erased;
 use flashlock_model::harness::Waited;
 use flashlock_model::shuttle::thread::{self, JoinHandle};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::{Setup, Shuttle};
 
-use crate::common::{AnyMutex, Cond, FLOWING, Lock, STILL, any, both, world};
+use crate::common::{AnyMutex, Cond, FLOWING, Lock, STILL, any, both, share, world};
+use crate::modelled::each;
 
 /// A mutex, a condition variable, and numbers that the mutex protects.
 struct Shared {
@@ -175,6 +174,7 @@ fn no_signal_swallowed_of(new: New, cancelled: bool) {
     steady.join().expect("no panic");
     assert_eq!(shared.flag.load(Relaxed), 1);
     assert!(shared.cond.destroy());
+    shared.mutex.free();
 }
 
 /// The condition variable is destroyed, and freed, as soon as a broadcast that reached all waiters has returned; some
@@ -218,6 +218,7 @@ fn destroyed_at_once_of(new: New, moves: bool, timed: bool) {
     for thread in threads {
         thread.join().expect("no panic");
     }
+    shared.mutex.free();
 }
 
 /// A child, forked while another thread of the parent was anywhere in a call: the condition variable works.
@@ -269,69 +270,54 @@ fn usable_in_a_forked_child() {
     }
 }
 
-const TIMED: Setup = Setup { nodes: 8, ..FLOWING };
+/// Waiters that give up leave nodes, and some locks need blocks, too.
+const TIMED: Setup = Setup { nodes: 24, ..FLOWING };
 
 macro_rules! conds {
-    ($($name:ident: $lock:ty;)*) => {$(
-        mod $name {
-            use super::*;
+    ($lock:literal, $wait:ident, $type:ty) => {
+        const NAME: &str = concat!($lock, ":wait=", stringify!($wait));
 
-            #[test]
-            fn queue_of_items() {
-                for moves in [false, true] {
-                    let name = concat!(stringify!($name), " producers and consumers");
-                    both(name, 4000, STILL, move || producers_and_consumers::<$lock>(false, moves));
-                    both(name, 4000, TIMED, move || producers_and_consumers::<$lock>(true, moves));
-                }
-            }
-
-            #[test]
-            fn broadcast() {
-                for moves in [false, true] {
-                    let name = concat!(stringify!($name), " broadcast");
-                    let shown = both(name, 4000, STILL, move || one_broadcast::<$lock>(false, moves));
-                    shown[0].shows(&[Event::CondBroadcast]);
-                    both(name, 4000, TIMED, move || one_broadcast::<$lock>(true, moves));
-                }
-            }
-
-            #[test]
-            fn signal_is_not_swallowed() {
-                let name = concat!(stringify!($name), " signal");
-                both(name, 5000, Setup { flow: 20, ..STILL }, || no_signal_swallowed::<$lock>(false));
-                both(name, 5000, STILL, || no_signal_swallowed::<$lock>(true));
-            }
-
-            #[test]
-            fn destroy() {
-                for moves in [false, true] {
-                    let name = concat!(stringify!($name), " destroy");
-                    both(name, 5000, STILL, move || destroyed_at_once::<$lock>(moves, false));
-                    explore(name, By::Random, 5000, TIMED, move || destroyed_at_once::<$lock>(moves, true));
-                }
+        #[test]
+        fn queue_of_items() {
+            let (name, schedules) = (format!("{NAME} producers and consumers"), share($lock, stringify!($wait), 4000));
+            for moves in [false, true] {
+                both(&name, schedules, STILL, move || producers_and_consumers::<$type>(false, moves));
+                both(&name, schedules, TIMED, move || producers_and_consumers::<$type>(true, moves));
             }
         }
-    )*};
+
+        #[test]
+        fn broadcast() {
+            let (name, schedules) = (format!("{NAME} broadcast"), share($lock, stringify!($wait), 4000));
+            for moves in [false, true] {
+                let shown = both(&name, schedules, STILL, move || one_broadcast::<$type>(false, moves));
+                shown[0].shows(&[Event::CondBroadcast]);
+                both(&name, schedules, TIMED, move || one_broadcast::<$type>(true, moves));
+            }
+        }
+
+        #[test]
+        fn signal_is_not_swallowed() {
+            let (name, schedules) = (format!("{NAME} signal"), share($lock, stringify!($wait), 5000));
+            both(&name, schedules, Setup { flow: 20, ..STILL }, || no_signal_swallowed::<$type>(false));
+            both(&name, schedules, STILL, || no_signal_swallowed::<$type>(true));
+        }
+
+        #[test]
+        fn destroy() {
+            let (name, schedules) = (format!("{NAME} destroy"), share($lock, stringify!($wait), 5000));
+            for moves in [false, true] {
+                both(&name, schedules, STILL, move || destroyed_at_once::<$type>(moves, false));
+                explore(&name, By::Random, schedules, TIMED, move || destroyed_at_once::<$type>(moves, true));
+            }
+        }
+    };
 }
 
-conds! {
-    tas: Tas;
-    futex: Futex;
-    flash: Flash;
-    mcs_stp: Mcs<SpinThenPark>;
-    mcs_park: Mcs<Park>;
-    ticket: Ticket;
-    cna_stp: Cna<SpinThenPark>;
-    cna_park: Cna<Park>;
-    qspin_stp: Qspin<SpinThenPark>;
-    qspin_park: Qspin<Park>;
-    qspin_cna_stp: QspinCna<SpinThenPark>;
-    qspin_cna_park: QspinCna<Park>;
-    mcscr_stp: Mcscr<SpinThenPark>;
-    mcscr_park: Mcscr<Park>;
-    shfl_stp: Shfl<SpinThenPark>;
-    shfl_park: Shfl<Park>;
+macro_rules! mutexes {
+    ($($rows:tt)*) => { each! { of: conds, crate::modelled::all: $($rows)* } };
 }
+for_each_lock!(mutexes);
 
 const LIFO: Tunables = Tunables { cond_order: Order::LIFO, ..Tunables::DEFAULT };
 const MIXED: Tunables = Tunables { cond_order: Order::lifo(2), ..Tunables::DEFAULT };

@@ -3,30 +3,34 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Memory as _, Tunables, Word as _};
-use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::shuffle::Shfl;
-use flashlock_locks::mutex::spin::{Futex, Tas};
 use flashlock_locks::parts::policy::SameNumaNode;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::shuffle::ShflQueue;
 use flashlock_locks::parts::shuffle::front::{ROUSE, naming, start_clock};
 use flashlock_locks::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_model::arena::{handle_in, take_node};
+use flashlock_model::erased::erased;
 use flashlock_model::shuttle::thread;
-use flashlock_model::shuttle::{By, find};
+use flashlock_model::shuttle::{By, Shuttled, find};
 use flashlock_model::{Fault, Setup, Shuttle};
 
-use crate::common::{Cond, FLOWING, Lock, Mutex, SCHEDULES, STILL, any, both, world};
+use crate::common::{AnyMutex, Cond, FLOWING, Mutex, SCHEDULES, STILL, any, both, can, world};
+use crate::modelled::unless_alike;
 use crate::mutants::{MutantShfl, ShflBug};
 
 /// Time passes fast enough for grants to become stale, and for heads to be evicted.
 const FAST: Setup = Setup { micros_step: 4000, ..FLOWING };
 
-fn frozen<L: Lock>() {
-    let mutex = Arc::new(Mutex::<L>::new());
+/// How to make the mutex of a model.
+type New = fn() -> AnyMutex;
+
+fn frozen(new: New) {
+    let mutex = Arc::new(new());
     let (rounds, others) = (2, 3);
     let victim = {
         let mutex = mutex.clone();
@@ -56,13 +60,13 @@ fn frozen<L: Lock>() {
 
 /// A thread freezes on its way to the mutex while a broadcast wakes others, or moves them to the queue that it stands
 /// in.
-fn frozen_before_woken<L: Lock>(moves: bool) {
-    frozen_before_woken_within::<L>(moves, u32::MAX);
+fn frozen_before_woken(new: New, moves: bool) {
+    frozen_before_woken_within(new, moves, u32::MAX);
 }
 
 /// The same, in so many steps of this thread.
-fn frozen_before_woken_within<L: Lock>(moves: bool, steps: u32) {
-    let (mutex, cond) = (Arc::new(Mutex::<L>::new()), Arc::new(Cond::new()));
+fn frozen_before_woken_within(new: New, moves: bool, steps: u32) {
+    let (mutex, cond) = (Arc::new(new()), Arc::new(Cond::new()));
     let (flag, finished) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let waiters = [(); 2].map(|()| {
         let (mutex, cond, flag, finished) = (mutex.clone(), cond.clone(), flag.clone(), finished.clone());
@@ -102,39 +106,43 @@ fn frozen_before_woken_within<L: Lock>(moves: bool, steps: u32) {
     assert!(!mutex.is_locked());
 }
 
-macro_rules! frozen {
-    ($($name:ident: $lock:ty;)*) => {$(
-        mod $name {
-            use super::*;
-
-            #[test]
-            fn others_go_on() {
-                both(concat!(stringify!($name), " frozen"), SCHEDULES, FAST, frozen::<$lock>);
-            }
-
-            #[test]
-            fn woken_waiters_go_on() {
-                let name = concat!(stringify!($name), " frozen, woken");
-                both(name, SCHEDULES, FAST, || frozen_before_woken::<$lock>(false));
-            }
-        }
-    )*};
+/// Each lock with each way of waiting.
+#[allow(clippy::vec_init_then_push)] // Rows may be left out.
+fn locks() -> Vec<(&'static str, &'static str, New)> {
+    let mut locks: Vec<(&str, &str, New)> = Vec::new();
+    macro_rules! all {
+        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            $($(unless_alike! { $wait, locks.push(($name, stringify!($wait), erased::<Shuttled, $type>)); })+)*
+        };
+    }
+    for_each_lock!(all);
+    locks
 }
 
-frozen! {
-    tas: Tas;
-    futex: Futex;
-    flash: Flash;
-    shfl_spin: Shfl<Spin>;
-    shfl_stp: Shfl<SpinThenPark>;
-    shfl_park: Shfl<Park>;
+/// The model of each lock, unless its row has an exception for this check.
+fn each_that_can(check: &str, model: impl Fn(&str, New)) {
+    for (lock, wait, new) in locks().into_iter().filter(|(lock, _, _)| can(lock, check)) {
+        model(&format!("{lock}:wait={wait} frozen"), new);
+    }
+}
+
+#[test]
+fn others_go_on() {
+    each_that_can("torture.freeze-waiter", |name, new| _ = both(name, SCHEDULES, FAST, move || frozen(new)));
+}
+
+#[test]
+fn woken_waiters_go_on() {
+    each_that_can("signals.frozen_*", |name, new| {
+        both(&format!("{name}, woken"), SCHEDULES, FAST, move || frozen_before_woken(new, false));
+    });
 }
 
 #[test]
 fn moved_waiters_go_on() {
-    both("shfl_stp frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<SpinThenPark>>(true));
-    both("shfl_park frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Shfl<Park>>(true));
-    both("flash frozen, moved", SCHEDULES, FAST, || frozen_before_woken::<Flash>(true));
+    each_that_can("signals.frozen_*", |name, new| {
+        both(&format!("{name}, moved"), SCHEDULES, FAST, move || frozen_before_woken(new, true));
+    });
 }
 
 /// There are CPUs enough for shuffled waiters to keep spinning; their patience is much longer than one spin.
@@ -222,8 +230,8 @@ const FRESH: Setup = Setup { micros_step: 0, tunables: &Tunables::DEFAULT, ..FLO
 #[test]
 fn patience_is_handed_on() {
     const STEPS: u32 = 4000;
-    let sound = || frozen_before_woken_within::<Shfl<Park>>(true, STEPS);
+    let sound = || frozen_before_woken_within(erased::<Shuttled, Shfl<Park>>, true, STEPS);
     both("shfl_park frozen, roused", SCHEDULES, FRESH, sound);
-    let mutant = || frozen_before_woken_within::<MutantShfl<RousesNobody>>(true, STEPS);
+    let mutant = || frozen_before_woken_within(erased::<Shuttled, MutantShfl<RousesNobody>>, true, STEPS);
     find("rouses nobody", By::Random, 20_000, FRESH, mutant);
 }

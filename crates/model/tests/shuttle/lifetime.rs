@@ -4,18 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::mutex::flash::Flash;
-use flashlock_locks::mutex::malthusian::Mcscr;
-use flashlock_locks::mutex::numa::{Cna, QspinCna};
-use flashlock_locks::mutex::queue::{Mcs, Qspin};
-use flashlock_locks::mutex::shuffle::{Shfl, ShflSpin};
-use flashlock_locks::mutex::spin::{Futex, Tas, Ticket};
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
+use flashlock_locks::for_each_lock;
 use flashlock_model::erased::erased;
 use flashlock_model::shuttle::Shuttled;
 use flashlock_model::shuttle::thread;
 
-use crate::common::{AnyMutex, Cond, FLOWING, Lock, OVERDUE, STILL, both, world};
+use crate::common::{AnyMutex, Cond, FLOWING, Lock, OVERDUE, STILL, both, share, world};
+use crate::modelled::each;
 
 const THREADS: u32 = 3;
 
@@ -93,50 +88,31 @@ fn last_waiter_frees_of(new: fn() -> AnyMutex, waiters: u32, moves: bool) {
 }
 
 macro_rules! lifetime {
-    ($($name:ident: $lock:ty;)*) => {$(
-        mod $name {
-            use super::*;
+    ($lock:literal, $wait:ident, $type:ty) => {
+        const NAME: &str = concat!($lock, ":wait=", stringify!($wait));
 
-            #[test]
-            fn mutex() {
-                for setup in [STILL, OVERDUE, FLOWING] {
-                    both(concat!(stringify!($name), " freed"), 4000, setup, last_frees::<$lock>);
-                }
+        #[test]
+        fn mutex() {
+            for setup in [STILL, OVERDUE, FLOWING] {
+                both(&format!("{NAME} freed"), share($lock, stringify!($wait), 4000), setup, last_frees::<$type>);
             }
+        }
 
-            #[test]
-            fn mutex_after_broadcast() {
-                for setup in [STILL, FLOWING] {
-                    for moves in [false, true] {
-                        for waiters in [1, 2, 3] {
-                            let name = concat!(stringify!($name), " freed after broadcast");
-                            both(name, 2000, setup, move || last_waiter_frees::<$lock>(waiters, moves));
-                        }
+        #[test]
+        fn mutex_after_broadcast() {
+            let (name, schedules) = (format!("{NAME} freed after broadcast"), share($lock, stringify!($wait), 2000));
+            for setup in [STILL, FLOWING] {
+                for moves in [false, true] {
+                    for waiters in [1, 2, 3] {
+                        both(&name, schedules, setup, move || last_waiter_frees::<$type>(waiters, moves));
                     }
                 }
             }
         }
-    )*};
+    };
 }
 
-lifetime! {
-    tas: Tas;
-    futex: Futex;
-    flash: Flash;
-    mcs_spin: Mcs<Spin>;
-    mcs_stp: Mcs<SpinThenPark>;
-    mcs_park: Mcs<Park>;
-    ticket: Ticket;
-    cna_stp: Cna<SpinThenPark>;
-    cna_park: Cna<Park>;
-    qspin_stp: Qspin<SpinThenPark>;
-    qspin_park: Qspin<Park>;
-    qspin_cna_stp: QspinCna<SpinThenPark>;
-    qspin_cna_park: QspinCna<Park>;
-    mcscr_stp: Mcscr<SpinThenPark>;
-    mcscr_park: Mcscr<Park>;
-    shfl_only_spins: ShflSpin;
-    shfl_spin: Shfl<Spin>;
-    shfl_stp: Shfl<SpinThenPark>;
-    shfl_park: Shfl<Park>;
+macro_rules! mutexes {
+    ($($rows:tt)*) => { each! { of: lifetime, crate::modelled::all: $($rows)* } };
 }
+for_each_lock!(mutexes);

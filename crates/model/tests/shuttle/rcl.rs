@@ -1,17 +1,17 @@
 //! `rcl` with pools of workers: sections that block, nested ones, locks that move, servers that close.
 
-use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, WaitPolicy};
+use flashlock_locks::for_each_standalone_lock;
+use flashlock_locks::parts::wait::{Park, SpinThenPark, WaitPolicy};
 use flashlock_model::shuttle::thread::{self, JoinHandle};
 use flashlock_model::shuttle::{By, Shuttled, explore, find};
 use flashlock_model::{Access, Fault, Field, Instead, Op, Setup};
 use shuttle::sync::atomic::AtomicU32;
 
 use crate::common::{STILL, both};
-use crate::modelled::Modelled;
+use crate::modelled::each;
 use crate::rcl_printed::{AsPrinted, Printed, Then};
 use crate::rcl_ring::{Inside, Ring, plain};
 
@@ -130,21 +130,22 @@ fn four<W: WaitPolicy>() -> Play<W> {
 }
 
 macro_rules! serving {
-    ($($model:literal, $wait:ty, $schedules:literal, $setup:expr;)*) => {
-        pub(crate) const MODELLED: Modelled = &[$(TypeId::of::<$wait>),*];
-
+    ($lock:literal, $wait:ident, $type:ty) => {
         #[test]
         fn clients_are_served() {
-            $(both($model, $schedules, $setup, four::<$wait>().body());)*
+            both(concat!($lock, ":wait=", stringify!($wait), " 4 x 3"), 2000, STILL, four::<$type>().body());
         }
     };
 }
 
-serving! {
-    "rcl 4 x 3, park", Park, 2000, STILL;
-    "rcl 4 x 3, stp", SpinThenPark, 2000, STILL;
-    "rcl 4 x 3, spin", Spin, 1000, STILL;
-    "rcl 4 x 3, stp, restless", SpinThenPark, 2000, RESTLESS;
+macro_rules! standalone {
+    ($($rows:tt)*) => { each! { of: serving, crate::modelled::served: $($rows)* } };
+}
+for_each_standalone_lock!(standalone);
+
+#[test]
+fn clients_are_served_restlessly() {
+    both("rcl 4 x 3, stp, restless", 2000, RESTLESS, four::<SpinThenPark>().body());
 }
 
 /// One section waits for what another one does.
