@@ -67,7 +67,7 @@ fn bad_choices_say_what_is_right() {
 fn bad_choices_say_what_may_have_been_meant() {
     let say = |text| {
         let mut said = String::new();
-        parse(text).unwrap_err().explain(&[GLIBC], &mut |part| said.push_str(part));
+        parsed(text).unwrap_err().explain(&[GLIBC], &mut |part| said.push_str(part));
         said
     };
     assert!(say("mcx").starts_with("unknown lock 'mcx' (did you mean 'mcs'?); known locks: tas "), "{}", say("mcx"));
