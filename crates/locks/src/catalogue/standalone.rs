@@ -7,11 +7,11 @@ use core::ops::Deref;
 
 use super::Facts;
 
-/// Calls `$use` with every standalone lock: `(Variant, "name", interface, [wait => type, …], { facts })`. The interface
-/// is `mutex` for a [`RawLock`](crate::parts::raw::RawLock), `closure` for a
-/// [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose sections a server runs: then the type is how its
-/// clients wait. The rest is as in [`for_each_lock!`](crate::for_each_lock), and why no unmodified program can run under
-/// it.
+/// Calls `$use` with every standalone lock: `(Variant, "name", interface, [wait => type, …], { facts })`. The
+/// interface is `mutex` for a [`RawLock`](crate::parts::raw::RawLock), `closure` for a
+/// [`RawClosure`](crate::closure::RawClosure), `served` for a lock whose sections a server runs: then the type is how
+/// its clients wait. The rest is as in [`for_each_lock!`](crate::for_each_lock), and why no unmodified program can run
+/// under it.
 #[macro_export]
 macro_rules! for_each_standalone_lock {
     ($use:path) => {
@@ -69,8 +69,8 @@ macro_rules! for_each_standalone_lock {
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
                 fair: "in rounds: the server serves each client once in every scan",
-                why_standalone: "it needs a server thread, so programs are written for it, with libflashlock_rcl (C, C++) or "
-                       "the crate flashlock-delegation (Rust)",
+                why_standalone: "it needs a server thread, so programs are written for it, with libflashlock_rcl \
+                                 (C, C++) or the crate flashlock-delegation (Rust)",
             }),
         }
     };
