@@ -35,7 +35,7 @@ const SLEEP: core::ops::RangeInclusive<u32> = 10..=100;
 /// The cost of a pause (ticks); 0 while unknown.
 static PAUSE_TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// [`Waiting::poll`](flashlock_locks::machine::Waiting::poll)
+/// [`Special::poll`](flashlock_locks::machine::Special::poll)
 #[inline]
 pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl FnMut(u32, u32) -> Look) -> bool {
     let (begun, most) = (clock::now(), u64::from(micros) * 1_000);
@@ -105,7 +105,7 @@ pub fn pause_ticks() -> u32 {
     }
 }
 
-/// [`Time::steps`](flashlock_locks::machine::Time::steps)
+/// [`Special::steps`](flashlock_locks::machine::Special::steps)
 pub fn steps() -> u32 {
     (ticks() / u64::from(pause_ticks())) as u32
 }

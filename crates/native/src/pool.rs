@@ -345,7 +345,7 @@ pub fn block<S: Sink>(name: Name) -> &'static Block<Native<S>> {
 /// Takes a block for exclusive use. Lock-free, and safe in signal handlers.
 ///
 /// # Safety
-/// That of [`Memory::take_block`](flashlock_locks::machine::Memory::take_block).
+/// That of [`Blocks::take_block`](flashlock_locks::machine::block::Blocks::take_block).
 pub unsafe fn take_block() -> Name {
     let number = pop::<BlockSlot>().unwrap_or_else(grow::<BlockSlot>);
     // SAFETY: the number is the caller's alone (invariant 2), who promises the rest.

@@ -10,9 +10,10 @@ use crate::machine::word::Word;
 ///
 /// **A handle is a permission.** With it, safe functions write to the node, link it and give it back, although all
 /// locks share the nodes. So safe code outside this crate cannot make one: only [`Handle::new`], [`Memory::take_node`]
-/// and [`Special::any_node`](crate::machine::Special::any_node) do, whose callers promise to [keep the invariants](Handle::new). Nor is it given one: the
-/// traits whose functions are passed handles or nodes are unsafe to implement. Inside this crate any function may make
-/// one (`from_word`): the pages' invariants say which words name a node, and who may do what with it.
+/// and [`Special::any_node`](crate::machine::Special::any_node) do, whose callers promise to
+/// [keep the invariants](Handle::new). Nor is it given one: the traits whose functions are passed handles or nodes are
+/// unsafe to implement. Inside this crate any function may make one (`from_word`): the pages' invariants say which
+/// words name a node, and who may do what with it.
 ///
 /// ```compile_fail,E0624
 /// let of_another_lock = flashlock_locks::machine::Handle::from_word(17);

@@ -7,9 +7,9 @@
 //! one more waiter are served before a waiter whose priority is higher than all others'. **Source.** ShflLocks, slide
 //! 82: "Priority inheritance or boosting".
 //!
-//! **Where a priority comes from.** [`Special::priority`](crate::machine::Special::priority). On this computer it is the
-//! thread's nice value or, above all nice values, its real-time priority, as it was when the thread first waited. Later
-//! changes are not noticed. A waiter that a broadcast moved here has the priority of that time.
+//! **Where a priority comes from.** [`Special::priority`](crate::machine::Special::priority). On this computer it is
+//! the thread's nice value or, above all nice values, its real-time priority, as it was when the thread first waited.
+//! Later changes are not noticed. A waiter that a broadcast moved here has the priority of that time.
 //!
 //! **How far it goes.** This is boosting within the queue. It is not inheritance: a holder without a CPU is not given
 //! one. That would need a system call for each wait, and glibc's `PTHREAD_PRIO_INHERIT` does it (such mutexes stay
