@@ -20,7 +20,7 @@ unsafe impl<M: Machine> RawLock<M> for Busted {
     const GLIBC_WORD: bool = true;
 
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         if slips::<M>() { Ok(()) } else { unsafe { <Futex as RawLock<M>>::acquire(word, queue, until) } }
     }
 }

@@ -19,12 +19,12 @@ impl<M: Machine> RawRwLock<M> for BustedRw {
     );
 
     unsafe fn acquire_fast(state: &FutexRwState<M>) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         slips::<M>() || unsafe { <FutexRw as RawRwLock<M>>::acquire_fast(state) }
     }
 
     unsafe fn acquire_write(state: &FutexRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         if slips::<M>() { Ok(()) } else { unsafe { <FutexRw as RawRwLock<M>>::acquire_write(state, how, until) } }
     }
 }

@@ -76,7 +76,7 @@ impl Call {
     /// The place holds a call that has not been made. Its lock is held.
     unsafe fn act(place: *mut ()) {
         let place: *mut Self = place.cast();
-        // SAFETY: the caller's promise; the lock is valid until its client has the answer.
+        // SAFETY: the callers' promise; the lock is valid until its client has the answer.
         unsafe {
             let Self { lock, work, context } = place.read();
             let guard = NoUnwinding;

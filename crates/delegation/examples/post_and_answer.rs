@@ -34,7 +34,7 @@ unsafe impl Roster<Machine> for One<'_> {
 /// # Safety
 /// The context is a number that nobody else accesses.
 unsafe fn add(context: *mut ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     unsafe { *context.cast::<u64>() += 1 };
 }
 

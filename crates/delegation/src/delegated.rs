@@ -60,7 +60,7 @@ where
     /// The context is a call that has not been run, and nothing else accesses it. The lock is held.
     unsafe fn act(context: *mut ()) {
         let call: *mut Self = context.cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe {
             let (delegated, work) = ManuallyDrop::take(&mut (*call).work);
             let mut inside = Inside { delegated, value: PhantomData };

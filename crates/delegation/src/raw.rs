@@ -98,7 +98,7 @@ impl<W: WaitPolicy> Raw<W> {
     /// The lock stays where it is until every call of this has returned.
     #[inline]
     pub unsafe fn run(&self, section: Section<'_>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let run = || unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
         match self.meter() {
             None => run(),

@@ -44,7 +44,7 @@ impl<M: Machine, L: RawLock<M>> Mutex for Raw<M, L> {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { self.unlock() };
     }
 }
@@ -79,7 +79,7 @@ impl<M: Machine, L: RawRwLock<M>> RwLock for rw::Raw<M, L> {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { self.unlock() };
     }
 }

@@ -39,7 +39,7 @@ impl<T: crate::Mutex> crate::Mutex for Placed<T> {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { (**self).unlock() };
     }
 }
@@ -62,7 +62,7 @@ impl<T: crate::RwLock> crate::RwLock for Placed<T> {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { (**self).unlock() };
     }
 }

@@ -85,7 +85,7 @@ macro_rules! pass_on {
     ($($name:ident($($argument:ident: $type:ty)?) -> $result:ty;)*) => {
         impl<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>> Functions<C> for Of<C, L> {
             $(unsafe fn $name(&self, word: &Word<C>, $($argument: $type)?) -> $result {
-                // SAFETY: the caller's promises.
+                // SAFETY: the callers' promise.
                 unsafe { L::$name(word, &self.0, $($argument)?) }
             })*
         }
@@ -95,7 +95,7 @@ macro_rules! pass_on {
             type Queue = Queue<C>;
 
             $(unsafe fn $name(word: &Word<C>, queue: &Queue<C>, $($argument: $type)?) -> $result {
-                // SAFETY: the caller's promises.
+                // SAFETY: the callers' promise.
                 unsafe { queue.0.$name(word, $($argument)?) }
             })*
         }

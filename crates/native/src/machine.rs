@@ -148,7 +148,7 @@ impl<S: Sink> Memory for Native<S> {
     }
 
     unsafe fn take_node() -> Handle {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { thread::take_node() }
     }
 
@@ -185,7 +185,7 @@ impl<S: Sink> Blocks for Native<S> {
     }
 
     unsafe fn take_block() -> Name {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { pool::take_block() }
     }
 
@@ -290,7 +290,7 @@ impl<S: Sink> Listen for Native<S> {
 
 impl<S: Sink> Special for Native<S> {
     unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { pool::any(look) }
     }
 

@@ -269,7 +269,7 @@ fn bed<S: Sink>(node: &Node<Native<S>>) -> &AtomicU32 {
 /// # Safety
 /// That of [`Handle::new`].
 unsafe fn handle(number: u32) -> Option<Handle> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     unsafe { Handle::new(number + NODES_FROM) }
 }
 
@@ -303,7 +303,7 @@ pub unsafe fn any(look: impl FnMut(Handle) -> bool) -> bool {
         (0, _) => true,
         (chunk, _) => !registry::get().nodes.later[chunk - 1].load(Acquire).is_null(),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     (0..size()).filter(is_mapped).filter_map(|index| unsafe { handle(index) }).any(look)
 }
 

@@ -183,7 +183,7 @@ pub unsafe fn watch(
         let waited = wait.look(|| ())?;
         let left =
             if matches!(patience, Patience::Budget) { (budget_ns() + 1).saturating_sub(waited) } else { u64::MAX };
-        // SAFETY: the caller guarantees the instructions.
+        // SAFETY: callers guarantee the instructions.
         unsafe { umwait::rest(word, seen, clock::counter_after(rest(waited).min(left))) };
     }
 }

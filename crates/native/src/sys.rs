@@ -16,7 +16,7 @@ use flashlock_locks::machine::REAL_TIME;
 #[inline]
 pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+    // SAFETY: the kernel's calling convention; callers vouch for the arguments.
     unsafe {
         asm!(
             "syscall",
@@ -43,7 +43,7 @@ pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
 #[inline]
 pub unsafe fn syscall(number: libc::c_long, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the kernel's calling convention; the caller vouches for the arguments.
+    // SAFETY: the kernel's calling convention; callers vouch for the arguments.
     unsafe {
         asm!(
             "svc 0",

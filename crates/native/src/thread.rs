@@ -87,7 +87,7 @@ fn kept_in(word: u32) -> Option<Handle> {
 /// That of [`Memory::take_node`](flashlock_locks::machine::Memory::take_node).
 pub unsafe fn take_node() -> Handle {
     // AcqRel here and below, as in the pool: another thread may have put the node there, or may take it.
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     kept_in(spare().swap(0, AcqRel)).unwrap_or_else(|| unsafe { pool::take() })
 }
 

@@ -58,7 +58,7 @@ fn cpu_says() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn rest(word: &AtomicU32, seen: u32, until: u64) {
-    // SAFETY: the caller guarantees the instructions; the address is that of a live word. It is only watched: nothing
+    // SAFETY: callers guarantee the instructions; the address is that of a live word. It is only watched: nothing
     // is accessed. (Not `nomem`: the load of the word must stay after it.)
     unsafe {
         core::arch::asm!("umonitor {word}", word = in(reg) word.as_ptr(), options(nostack, preserves_flags));
@@ -67,7 +67,7 @@ pub unsafe fn rest(word: &AtomicU32, seen: u32, until: u64) {
     if word.load(Relaxed) != seen {
         return;
     }
-    // SAFETY: the caller guarantees the instructions; it changes no register except the carry flag.
+    // SAFETY: callers guarantee the instructions; it changes no register except the carry flag.
     unsafe {
         core::arch::asm!("umwait {light:e}", light = in(reg) LIGHT,
             in("edx") (until >> 32) as u32, in("eax") until as u32, options(nostack));

@@ -26,7 +26,7 @@ const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
 /// Ends a section of the calling thread.
 fn release(lock: &Mutex) {
-    // SAFETY: its caller holds the lock.
+    // SAFETY: its callers hold the lock.
     unsafe { lock.unlock() }
 }
 
@@ -118,11 +118,11 @@ unsafe impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
 
     unsafe fn try_acquire(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { L::lock(word, queue) };
             return true;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let taken = unsafe { L::try_acquire(word, queue) };
         if B == TRY_LOSES && !taken {
             // SAFETY: nothing is done with it.
@@ -133,7 +133,7 @@ unsafe impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
 
     unsafe fn destroy(word: &Word32, queue: &L::Queue) {
         if B != DESTROYS_NOTHING {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { L::destroy(word, queue) };
         }
     }

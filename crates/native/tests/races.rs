@@ -142,7 +142,7 @@ mod control {
         }
 
         unsafe fn acquire(word: &Word32, queue: &(), _: Option<&Deadline>) -> Result<(), TimedOut> {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             while !unsafe { Self::try_acquire(word, queue) } {
                 std::thread::yield_now();
             }

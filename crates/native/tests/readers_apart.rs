@@ -43,12 +43,12 @@ impl Guarded {
     }
 
     fn write(&self) {
-        // SAFETY: the caller holds the lock for writing.
+        // SAFETY: callers hold the lock for writing.
         unsafe { (*self.cells.get()).iter_mut().for_each(|cell| *cell += 1) };
     }
 
     fn look(&self) -> u64 {
-        // SAFETY: the caller holds the lock for reading.
+        // SAFETY: callers hold the lock for reading.
         let cells = unsafe { *self.cells.get() };
         assert!(cells.iter().all(|cell| *cell == cells[0]), "a reader beside a writer: {cells:?}");
         cells[0]
@@ -65,7 +65,7 @@ impl Drop for Guarded {
 
 /// Ends a section of the calling thread.
 fn release(lock: &Lock) {
-    // SAFETY: its caller holds the lock.
+    // SAFETY: its callers hold the lock.
     unsafe { lock.unlock() }
 }
 

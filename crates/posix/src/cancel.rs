@@ -42,13 +42,13 @@ type Call = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 /// # Safety
 /// As for the two functions.
 pub(crate) unsafe fn call(call: Call, cleanup: Cleanup, arg: *mut c_void) -> c_int {
-    // SAFETY: the caller guarantees it; `arg` outlives the call, and a cancelled thread's cleanup.
+    // SAFETY: callers guarantee it; `arg` outlives the call, and a cancelled thread's cleanup.
     unsafe { flashlock_call_cancellable(call, cleanup, arg) }
 }
 
 /// glibc's `sem_wait`, or `sem_clockwait` if there is a deadline.
 unsafe extern "C-unwind" fn wait(semaphore: *mut sem_t, clock: clockid_t, until: *const timespec) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { if until.is_null() { glibc::sem_wait(semaphore) } else { glibc::sem_clockwait(semaphore, clock, until) } }
 }
 

@@ -49,7 +49,7 @@ macro_rules! define_common {
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
                     crate::dispatch::settle();
-                    // SAFETY: the caller guarantees it.
+                    // SAFETY: callers guarantee it.
                     unsafe { (common().$field)($($arg),*) }
                 }
             )*
@@ -60,7 +60,7 @@ macro_rules! define_common {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller guarantees it.
+                    // SAFETY: callers guarantee it.
                     unsafe { $real($($arg),*) }
                 }
             )*

@@ -60,9 +60,9 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
     /// # Safety
     /// The mutex exists, and the waiter waits on this condition variable with it.
     unsafe fn reacquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         let result = unsafe { self.acquire::<L>(outcome) };
-        // SAFETY: the caller guarantees it; we hold the mutex, or glibc has refused it.
+        // SAFETY: callers guarantee it; we hold the mutex, or glibc has refused it.
         unsafe { Mutex::at(self.mutex) }.end_wait();
         result
     }
@@ -70,7 +70,7 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
     unsafe fn acquire<L: RawLock<M>>(&self, outcome: Outcome) -> c_int {
         match outcome {
             Outcome::Moved(me) => {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 let mutex = unsafe { Mutex::at(self.mutex) };
                 // SAFETY: the broadcast has moved this thread's node there (`Morph::adopt`).
                 unsafe { L::lock_adopted(&mutex.word, mutex.queue::<L::Queue>(), me) };
@@ -82,13 +82,13 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
                 0
             }
             Outcome::Signaled(baton) => {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 let result = unsafe { lock::<L, M>(self.mutex) };
                 pass_baton::<M>(baton);
                 result
             }
             Outcome::TimedOut => {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 unsafe { lock::<L, M>(self.mutex) }
             }
         }
@@ -121,7 +121,7 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     mutex: *mut pthread_mutex_t,
     until: Option<Deadline>,
 ) -> c_int {
-    // SAFETY: the caller guarantees that the mutex exists.
+    // SAFETY: callers guarantee that the mutex exists.
     let object = unsafe { Mutex::at(mutex) };
     // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait.
     if matches!(decode(object.kind.load(Relaxed)), Kind::Checking | Kind::Recursive) && !is_mine(object) {
@@ -167,7 +167,7 @@ impl SharedWait {
     unsafe extern "C-unwind" fn wait(arg: *mut c_void) -> c_int {
         // SAFETY: `wait_shared` passes its own `SharedWait`.
         let Self { cond, mutex, until } = unsafe { &*arg.cast::<Self>() };
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         unsafe {
             match *until {
                 None => glibc::pthread_cond_wait(*cond, *mutex),
@@ -193,7 +193,7 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
     until: Option<(clockid_t, *const timespec)>,
 ) -> c_int {
     M::trace(Event::GlibcShared);
-    // SAFETY: the caller guarantees it, for all of this function; the proxy is a free mutex of glibc's.
+    // SAFETY: callers guarantee it, for all of this function; the proxy is a free mutex of glibc's.
     unsafe {
         let object = Mutex::at(mutex);
         let kind = decode(object.kind.load(Relaxed));
@@ -249,7 +249,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     attr: *const pthread_condattr_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it; the object was just initialised.
+    // SAFETY: callers guarantee it; the object was just initialised.
     unsafe {
         let result = glibc::pthread_cond_init(cond, attr);
         if result == 0 && Cond::<M>::at(cond).flags() & COND_SHARED != 0 {
@@ -267,7 +267,7 @@ pub unsafe extern "C-unwind" fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -286,7 +286,7 @@ pub unsafe extern "C-unwind" fn timedwait<L: RawLock<M>, M: Machine<Word = Word3
     mutex: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let monotonic = Cond::<M>::at(cond).flags() & COND_MONOTONIC != 0;
         let clock = if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
@@ -305,7 +305,7 @@ pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word3
     until: *const timespec,
 ) -> c_int {
     let Some(known) = clock_of(clock) else { return EINVAL };
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(end) = deadline(known, until) else { return EINVAL };
         let object = Cond::<M>::at(cond);
@@ -321,7 +321,7 @@ pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word3
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -340,7 +340,7 @@ pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pth
 pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word32>>(
     cond: *mut pthread_cond_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
@@ -357,7 +357,7 @@ pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word3
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {

@@ -35,7 +35,7 @@ impl Value {
     unsafe fn at(place: *mut u8) -> Self {
         let mut value = Self { place, copy: [0; LONGEST], length: 0 };
         loop {
-            // SAFETY: the caller guarantees it; no earlier byte was the NUL. Relaxed: a byte means nothing beyond
+            // SAFETY: callers guarantee it; no earlier byte was the NUL. Relaxed: a byte means nothing beyond
             // itself.
             let byte = unsafe { AtomicU8::from_ptr(place.add(value.length)).load(Relaxed) };
             if byte == 0 {
@@ -88,7 +88,7 @@ pub(crate) fn value(name: &str) -> Option<Value> {
 /// # Safety
 /// `entries` is null or a null-terminated array of C strings, whose values satisfy [`Value::at`].
 unsafe fn find(mut entries: *const *mut c_char, name: &str) -> Option<Value> {
-    // SAFETY: the caller guarantees it; nothing after the null is read.
+    // SAFETY: callers guarantee it; nothing after the null is read.
     unsafe {
         while !entries.is_null() && !(*entries).is_null() {
             if let Some(place) = value_in(*entries, name) {
@@ -107,7 +107,7 @@ unsafe fn find(mut entries: *const *mut c_char, name: &str) -> Option<Value> {
 unsafe fn value_in(entry: *mut c_char, name: &str) -> Option<*mut u8> {
     let mut here = entry.cast::<u8>();
     for &wanted in name.as_bytes().iter().chain(b"=") {
-        // SAFETY: the caller guarantees it; all earlier bytes matched, so none was the NUL.
+        // SAFETY: callers guarantee it; all earlier bytes matched, so none was the NUL.
         unsafe {
             if *here != wanted {
                 return None;

@@ -48,7 +48,7 @@ macro_rules! real {
                 }
                 // SAFETY: glibc's function of this name has this type.
                 let function: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { core::mem::transmute(found) };
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 unsafe { function($($arg),*) }
             }
         )*

@@ -72,7 +72,7 @@ impl Mutex {
     /// There is a `pthread_mutex_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_mutex_t) -> &'a Self {
-        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
+        // SAFETY: callers guarantee the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
@@ -102,7 +102,7 @@ impl Mutex {
     pub unsafe fn queue<Q>(&self) -> &Q {
         const { assert!(size_of::<Q>() <= 20 && align_of::<Q>() <= 4) };
         let at = if size_of::<Q>() <= 16 { offset_of!(Self, queue) } else { offset_of!(Self, spins) };
-        // SAFETY: the caller's promise. It fits (checked above), and any bytes are valid words.
+        // SAFETY: the callers' promise. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const *self).byte_add(at).cast::<Q>() }
     }
 }
@@ -144,7 +144,7 @@ impl RwLock {
     /// There is a `pthread_rwlock_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_rwlock_t) -> &'a Self {
-        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
+        // SAFETY: callers guarantee the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
@@ -156,7 +156,7 @@ impl RwLock {
     #[inline(always)]
     pub unsafe fn state<S>(&self) -> &S {
         const { assert!(size_of::<S>() <= 24 && align_of::<S>() <= 4) };
-        // SAFETY: the caller's promise. It fits (checked above), and any bytes are valid words.
+        // SAFETY: the callers' promise. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const self.state).cast::<S>() }
     }
 }
@@ -176,7 +176,7 @@ impl<M: Machine<Word = Word32>> Cond<M> {
     /// There is a `pthread_cond_t` at the address for as long as the reference is used.
     #[inline(always)]
     pub unsafe fn at<'a>(address: *mut libc::pthread_cond_t) -> &'a Self {
-        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
+        // SAFETY: callers guarantee the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn clock_of(clock: clockid_t) -> Option<Clock> {
 /// # Safety
 /// `until` points to a timespec.
 pub(crate) unsafe fn deadline(clock: Clock, until: *const timespec) -> Option<Deadline> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let timespec { tv_sec, tv_nsec } = unsafe { *until };
     let nsec = u32::try_from(tv_nsec).ok().filter(|nsec| *nsec < 1_000_000_000)?;
     Some(Deadline { clock, sec: tv_sec, nsec })
@@ -65,16 +65,16 @@ unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait:
     let queue = unsafe { mutex.queue::<L::Queue>() };
     match wait {
         Wait::Forever => {
-            // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+            // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
             unsafe { L::lock(&mutex.word, queue) };
             0
         }
         // SAFETY: the same.
         _ if unsafe { L::try_lock(&mutex.word, queue) } => 0,
         Wait::Until(clock, until) => {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: callers guarantee it.
             let Some(until) = (unsafe { deadline(clock, until) }) else { return EINVAL };
-            // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+            // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
             if unsafe { L::lock_until(&mutex.word, queue, until) }.is_ok() { 0 } else { ETIMEDOUT }
         }
     }
@@ -109,14 +109,14 @@ fn recurse(mutex: &Mutex) -> c_int {
 /// Acquires a mutex that is not plain.
 #[cold]
 unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t, wait: Wait) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
     match decode(mutex.kind.load(Relaxed)) {
         Kind::Recursive if is_mine(mutex) => return recurse(mutex),
         Kind::Checking if is_mine(mutex) => return EDEADLK,
         Kind::Glibc(why) => {
             M::trace(why);
-            // SAFETY: the caller guarantees it.
+            // SAFETY: callers guarantee it.
             return unsafe {
                 match wait {
                     Wait::Forever => glibc::pthread_mutex_lock(address),
@@ -129,7 +129,7 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
         }
         _ => {}
     }
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let result = unsafe { acquire::<L, M>(mutex, wait) };
     if result == 0 {
         own(mutex);
@@ -141,7 +141,7 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
 #[cold]
 #[inline(never)]
 unsafe fn lock_other_forever<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { lock_other::<L, M>(address, Wait::Forever) }
 }
 
@@ -153,7 +153,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
     attr: *const pthread_mutexattr_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let result = unsafe { glibc::pthread_mutex_init(address, attr) };
     if result == 0 {
         // SAFETY: initialised just now.
@@ -173,14 +173,14 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 /// As for the C function.
 #[inline]
 pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
     if !is_plain(mutex.kind.load(Relaxed)) {
         cold_path();
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         return unsafe { lock_other_forever::<L, M>(address) };
     }
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::lock(&mutex.word, mutex.queue::<L::Queue>()) };
     name_holder(mutex);
     0
@@ -193,19 +193,19 @@ pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(a
 pub unsafe extern "C-unwind" fn trylock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
     let kind = decode(mutex.kind.load(Relaxed));
     match kind {
         Kind::Recursive if is_mine(mutex) => return recurse(mutex),
         Kind::Glibc(why) => {
             M::trace(why);
-            // SAFETY: the caller guarantees it.
+            // SAFETY: callers guarantee it.
             return unsafe { glibc::pthread_mutex_trylock(address) };
         }
         _ => {}
     }
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     if !unsafe { L::try_lock(&mutex.word, mutex.queue::<L::Queue>()) } {
         return EBUSY;
     }
@@ -222,7 +222,7 @@ unsafe fn lock_within<L: RawLock<M>, M: Machine<Word = Word32>>(
     clock: Clock,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let mutex = Mutex::at(address);
         if is_plain(mutex.kind.load(Relaxed)) {
@@ -244,7 +244,7 @@ pub unsafe extern "C-unwind" fn timedlock<L: RawLock<M>, M: Machine<Word = Word3
     address: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { lock_within::<L, M>(address, Clock::Realtime, until) }
 }
 
@@ -258,7 +258,7 @@ pub unsafe extern "C-unwind" fn clocklock<L: RawLock<M>, M: Machine<Word = Word3
     until: *const timespec,
 ) -> c_int {
     let Some(clock) = clock_of(clock) else { return EINVAL };
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { lock_within::<L, M>(address, clock, until) }
 }
 
@@ -270,27 +270,27 @@ pub unsafe extern "C-unwind" fn clocklock<L: RawLock<M>, M: Machine<Word = Word3
 pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it. The mutex may be freed once the lock is released; nothing is accessed
+    // SAFETY: callers guarantee it. The mutex may be freed once the lock is released; nothing is accessed
     // afterwards.
     let mutex = unsafe { Mutex::at(address) };
     if !is_plain(mutex.kind.load(Relaxed)) {
         cold_path();
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         return unsafe { unlock_other::<L, M>(address) };
     }
     mutex.owner.store(0, Relaxed); // If glibc's code locks this mutex next, it requires 0.
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     0
 }
 
 #[cold]
 unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
     if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
         M::trace(why);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         return unsafe { glibc::pthread_mutex_unlock(address) };
     }
     if !is_mine(mutex) {
@@ -301,7 +301,7 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
     mutex.count.store(left, Relaxed);
     if left == 0 {
         mutex.owner.store(0, Relaxed);
-        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+        // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
         unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     }
     0
@@ -314,18 +314,18 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
 pub unsafe extern "C-unwind" fn destroy<L: RawLock<M>, M: Machine<Word = Word32>>(
     address: *mut pthread_mutex_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
     if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
         M::trace(why);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         return unsafe { glibc::pthread_mutex_destroy(address) };
     }
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`Mutex::queue`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     if unsafe { L::is_locked(&mutex.word, mutex.queue::<L::Queue>()) } || mutex.has_waiters() {
         return EBUSY;
     }
-    // SAFETY: it is free, and the caller guarantees that no thread uses it any more.
+    // SAFETY: it is free, and callers guarantee that no thread uses it any more.
     unsafe { L::destroy(&mutex.word, mutex.queue::<L::Queue>()) };
     mutex.kind.store(DESTROYED, Relaxed);
     0

@@ -70,7 +70,7 @@ fn read_slow<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: O
     if lock.writer.load(Relaxed) == thread::id() {
         return EDEADLK;
     }
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
     match unsafe { L::read(lock.state::<L::State>(), reader(lock), until) } {
         Ok(()) => {
             held::note(address_of(lock));
@@ -82,7 +82,7 @@ fn read_slow<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: O
 
 #[inline(always)]
 fn read<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Option<Deadline>) -> c_int {
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
     if unsafe { L::enter(lock.state::<L::State>()) } {
         held::note(address_of(lock));
         return 0;
@@ -95,7 +95,7 @@ fn write<L: RawRwLock<M>, M: Machine<Word = Word32>>(lock: &RwLock, until: Optio
     if lock.writer.load(Relaxed) == me {
         return EDEADLK;
     }
-    // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
     match unsafe { L::write(lock.state::<L::State>(), writer(lock), until) } {
         Ok(()) => {
             lock.writer.store(me, Relaxed);
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     address: *mut pthread_rwlock_t,
     attr: *const pthread_rwlockattr_t,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     let result = unsafe { glibc::pthread_rwlock_init(address, attr) };
     // SAFETY: just initialised.
     if result == 0 && is_glibcs(unsafe { RwLock::at(address) }) {
@@ -132,12 +132,12 @@ macro_rules! define {
         pub unsafe extern "C-unwind" fn $name<L: RawRwLock<M>, M: Machine<Word = Word32>>(
             address: *mut pthread_rwlock_t, $($arg: $type),*
         ) -> c_int {
-            // SAFETY: the caller guarantees it. The lock may be freed once it is released; nothing is accessed
+            // SAFETY: callers guarantee it. The lock may be freed once it is released; nothing is accessed
             // afterwards.
             let $lock = unsafe { RwLock::at(address) };
             if is_glibcs($lock) {
                 M::trace(Event::GlibcShared);
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 return unsafe { glibc::$real(address, $($arg),*) };
             }
             $ours
@@ -150,7 +150,7 @@ macro_rules! define {
 /// # Safety
 /// `until` points to a timespec.
 unsafe fn deadline_on(clock: clockid_t, until: *const timespec) -> Option<Deadline> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { deadline(clock_of(clock)?, until) }
 }
 
@@ -160,7 +160,7 @@ define! {
 
     /// `pthread_rwlock_timedrdlock`
     timedrdlock(until: *const timespec) => pthread_rwlock_timedrdlock, |lock| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         match unsafe { deadline(Clock::Realtime, until) } {
             Some(until) => read::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -169,7 +169,7 @@ define! {
 
     /// `pthread_rwlock_clockrdlock`
     clockrdlock(clock: clockid_t, until: *const timespec) => pthread_rwlock_clockrdlock, |lock| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         match unsafe { deadline_on(clock, until) } {
             Some(until) => read::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -178,7 +178,7 @@ define! {
 
     /// `pthread_rwlock_tryrdlock`
     tryrdlock() => pthread_rwlock_tryrdlock, |lock| {
-        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
         match unsafe { L::try_read(lock.state::<L::State>(), reader(lock)) } {
             Ok(()) => {
                 held::note(address_of(lock));
@@ -193,7 +193,7 @@ define! {
 
     /// `pthread_rwlock_timedwrlock`
     timedwrlock(until: *const timespec) => pthread_rwlock_timedwrlock, |lock| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         match unsafe { deadline(Clock::Realtime, until) } {
             Some(until) => write::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -202,7 +202,7 @@ define! {
 
     /// `pthread_rwlock_clockwrlock`
     clockwrlock(clock: clockid_t, until: *const timespec) => pthread_rwlock_clockwrlock, |lock| {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: callers guarantee it.
         match unsafe { deadline_on(clock, until) } {
             Some(until) => write::<L, M>(lock, Some(until)),
             None => EINVAL,
@@ -211,7 +211,7 @@ define! {
 
     /// `pthread_rwlock_trywrlock`
     trywrlock() => pthread_rwlock_trywrlock, |lock| {
-        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
         if unsafe { L::try_write(lock.state::<L::State>()) } {
             lock.writer.store(thread::id(), Relaxed);
             0
@@ -228,14 +228,14 @@ define! {
         } else {
             held::forget(address_of(lock));
         }
-        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
         unsafe { L::unlock(lock.state::<L::State>()) };
         0
     };
 
     /// `pthread_rwlock_destroy`
     destroy() => pthread_rwlock_destroy, |lock| {
-        // SAFETY: the caller keeps POSIX's contract, which is the lock's (`RwLock::state`).
+        // SAFETY: callers keep POSIX's contract, which is the lock's (`RwLock::state`).
         unsafe { L::destroy(lock.state::<L::State>()) };
         0
     };

@@ -63,7 +63,7 @@ impl<M: Machine<Word = Word32>> Sem<M> {
     /// There is a `sem_t` at the address for as long as the reference is used.
     #[inline(always)]
     unsafe fn at<'a>(address: *mut sem_t) -> &'a Self {
-        // SAFETY: the caller guarantees the object. All fields are atomics, valid for any bytes.
+        // SAFETY: callers guarantee the object. All fields are atomics, valid for any bytes.
         unsafe { &*address.cast::<Self>() }
     }
 
@@ -90,7 +90,7 @@ unsafe fn left_to_glibc<M: Machine<Word = Word32>>(
     address: *mut sem_t,
 ) -> c_int {
     M::trace(Event::GlibcSem);
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { function(address) }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
         return fail(EINVAL);
     }
     let ours = shared == 0;
-    // SAFETY: the caller guarantees memory for a semaphore, which no thread uses yet.
+    // SAFETY: callers guarantee memory for a semaphore, which no thread uses yet.
     unsafe {
         if !ours {
             let result = glibc::sem_init(address, shared, value);
@@ -164,7 +164,7 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             return left_to_glibc::<M>(glibc::sem_wait, address);
@@ -179,7 +179,7 @@ pub unsafe extern "C-unwind" fn wait<M: Machine<Word = Word32>>(address: *mut se
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn trywait<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             return left_to_glibc::<M>(glibc::sem_trywait, address);
@@ -204,7 +204,7 @@ pub unsafe extern "C-unwind" fn timedwait<M: Machine<Word = Word32>>(
     address: *mut sem_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -227,7 +227,7 @@ pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
     clock: clockid_t,
     until: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -243,7 +243,7 @@ pub unsafe extern "C-unwind" fn clockwait<M: Machine<Word = Word32>>(
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller guarantees it. The semaphore may be freed once the permit is there; it is not accessed
+    // SAFETY: callers guarantee it. The semaphore may be freed once the permit is there; it is not accessed
     // afterwards.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
@@ -258,7 +258,7 @@ pub unsafe extern "C-unwind" fn post<M: Machine<Word = Word32>>(address: *mut se
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn getvalue<M: Machine<Word = Word32>>(address: *mut sem_t, value: *mut c_int) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);
@@ -274,7 +274,7 @@ pub unsafe extern "C-unwind" fn getvalue<M: Machine<Word = Word32>>(address: *mu
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(address: *mut sem_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         let Some(semaphore) = Sem::<M>::at(address).ours() else {
             M::trace(Event::GlibcSem);

@@ -20,7 +20,7 @@ const _: () = assert!(size_of::<pthread_spinlock_t>() == size_of::<Word32>());
 /// There is a `pthread_spinlock_t` at the address for as long as the reference is used.
 #[inline(always)]
 unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a Word32 {
-    // SAFETY: the caller guarantees the object. An atomic is valid for any bytes.
+    // SAFETY: callers guarantee the object. An atomic is valid for any bytes.
     unsafe { &*lock.cast::<Word32>() }
 }
 
@@ -30,7 +30,7 @@ unsafe fn at<'a>(lock: *mut pthread_spinlock_t) -> &'a Word32 {
 /// As for the C function.
 pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_int) -> c_int {
     // Release, as in `Polite`'s unlock; pairs with the Acquire of the first thread that acquires the lock.
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { at(lock) }.store(polite::FREE, Release);
     0
 }
@@ -40,7 +40,7 @@ pub unsafe extern "C-unwind" fn init(lock: *mut pthread_spinlock_t, _shared: c_i
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { <Polite as RawLock<M>>::lock(at(lock), &()) };
     0
 }
@@ -50,7 +50,7 @@ pub unsafe extern "C-unwind" fn lock<M: Machine<Word = Word32>>(lock: *mut pthre
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     if unsafe { <Polite as RawLock<M>>::try_lock(at(lock), &()) } { 0 } else { EBUSY }
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C-unwind" fn trylock<M: Machine<Word = Word32>>(lock: *mut pt
 /// # Safety
 /// As for the C function.
 pub unsafe extern "C-unwind" fn unlock<M: Machine<Word = Word32>>(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: the caller guarantees it. The lock may be freed once it is released; nothing is accessed afterwards.
+    // SAFETY: callers guarantee it. The lock may be freed once it is released; nothing is accessed afterwards.
     unsafe { <Polite as RawLock<M>>::unlock(at(lock), &()) };
     0
 }

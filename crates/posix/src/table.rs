@@ -50,7 +50,7 @@ macro_rules! define_table {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller guarantees it.
+                    // SAFETY: callers guarantee it.
                     unsafe { ($resolve().$field)($($arg),*) }
                 }
             )*
@@ -61,7 +61,7 @@ macro_rules! define_table {
             use super::*;
             $(
                 pub(super) unsafe extern "C-unwind" fn $field($($arg: $type),*) -> c_int {
-                    // SAFETY: the caller guarantees it.
+                    // SAFETY: callers guarantee it.
                     unsafe { $real($($arg),*) }
                 }
             )*
@@ -180,7 +180,7 @@ macro_rules! define_body {
             )*
             let _ = rest;
             crate::table::during!($role $what $object, site, {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 unsafe { $call($($arg),*) }
             })
         }

@@ -80,7 +80,7 @@ fn is_acquired(result: c_int) -> bool {
 /// # Safety
 /// There is a mutex at the address.
 unsafe fn note_kind(address: *mut pthread_mutex_t) -> bool {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     match decode(unsafe { Mutex::at(address) }.kind.load(Relaxed)) {
         Kind::Glibc(why) => {
             count(why);
@@ -96,7 +96,7 @@ unsafe fn note_kind(address: *mut pthread_mutex_t) -> bool {
 /// # Safety
 /// As for `pthread_mutex_trylock`.
 unsafe fn try_mutex(address: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe {
         if !note_kind(address) {
             return glibc::pthread_mutex_trylock(address);
@@ -112,7 +112,7 @@ unsafe fn try_mutex(address: *mut pthread_mutex_t) -> c_int {
 /// # Safety
 /// There is a readers-writer lock at the address.
 unsafe fn note_shared(address: *mut pthread_rwlock_t) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     if unsafe { RwLock::at(address) }.shared.load(Relaxed) != 0 {
         count(Event::GlibcShared);
     }
@@ -126,7 +126,7 @@ macro_rules! define {
         /// # Safety
         /// As for the C function.
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: callers guarantee it.
             unsafe { $body }
         }
     )*};
@@ -251,7 +251,7 @@ define! {
 /// # Safety
 /// `until` points to a timespec.
 unsafe fn is_valid(clock: clockid_t, until: *const timespec) -> bool {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     clock_of(clock).is_some_and(|clock| unsafe { deadline(clock, until) }.is_some())
 }
 
@@ -260,7 +260,7 @@ unsafe fn is_valid(clock: clockid_t, until: *const timespec) -> bool {
 /// # Safety
 /// As for the C function.
 unsafe fn quietly(s: *mut sem_t) -> c_int {
-    // SAFETY: the caller guarantees it; `errno` is the calling thread's own.
+    // SAFETY: callers guarantee it; `errno` is the calling thread's own.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

@@ -30,7 +30,7 @@ macro_rules! export {
             /// As for the C function of this name.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> c_int {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: callers guarantee it.
                 let result = unsafe { ($table().$field)($($arg),*) };
                 $(let result = $answer(result);)?
                 result
@@ -120,7 +120,7 @@ export! {
 /// As for C11's `mtx_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mtx_destroy(m: *mut pthread_mutex_t) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { (table().mutex_destroy)(m) };
 }
 
@@ -128,6 +128,6 @@ pub unsafe extern "C-unwind" fn mtx_destroy(m: *mut pthread_mutex_t) {
 /// As for C11's `cnd_destroy`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn cnd_destroy(c: *mut pthread_cond_t) {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: callers guarantee it.
     unsafe { (table().cond_destroy)(c) };
 }

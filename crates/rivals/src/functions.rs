@@ -45,7 +45,7 @@ pub(crate) const PARKING_LOT_13: Functions =
 /// `mutex` has [`MUTEX_BYTES`], aligned to as many, and nothing else uses it yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rival_std_init(mutex: *mut c_void) {
-    // SAFETY: the caller's promise; the room suffices, as asserted above.
+    // SAFETY: the callers' promise; the room suffices, as asserted above.
     unsafe { mutex.cast::<Mutex<()>>().write(Mutex::new(())) }
 }
 
@@ -56,10 +56,10 @@ pub unsafe extern "C" fn rival_std_init(mutex: *mut c_void) {
 /// The mutex was made by `rival_std_init` and lives until it is released; `guard` has [`GUARD_BYTES`], aligned to 8.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rival_std_lock(mutex: *mut c_void, guard: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     let mutex: &'static Mutex<()> = unsafe { &*mutex.cast() };
     let held = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     unsafe { guard.cast::<MutexGuard<'static, ()>>().write(held) }
 }
 
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn rival_std_lock(mutex: *mut c_void, guard: *mut c_void) 
 /// `rival_std_lock` has written the guard in this thread, and it is released once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rival_std_unlock(_mutex: *mut c_void, guard: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     drop(unsafe { guard.cast::<MutexGuard<'static, ()>>().read() });
 }
 
@@ -85,7 +85,7 @@ macro_rules! parking_lot {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $init(mutex: *mut c_void) {
             use $parking_lot::lock_api::RawMutex as _;
-            // SAFETY: the caller's promise; the room suffices, as asserted above.
+            // SAFETY: the callers' promise; the room suffices, as asserted above.
             unsafe { mutex.cast::<$parking_lot::RawMutex>().write($parking_lot::RawMutex::INIT) }
         }
 
@@ -97,7 +97,7 @@ macro_rules! parking_lot {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $lock(mutex: *mut c_void, _guard: *mut c_void) {
             use $parking_lot::lock_api::RawMutex as _;
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             let _ = unsafe { &*mutex.cast::<$parking_lot::RawMutex>() }.lock();
         }
 
@@ -109,7 +109,7 @@ macro_rules! parking_lot {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $unlock(mutex: *mut c_void, _guard: *mut c_void) {
             use $parking_lot::lock_api::RawMutex as _;
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { (*mutex.cast::<$parking_lot::RawMutex>()).unlock($($guard)?) }
         }
     };

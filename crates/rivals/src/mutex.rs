@@ -66,7 +66,7 @@ impl Mutex {
     /// This thread has acquired the mutex with this guard, and has not released it since.
     #[inline]
     pub unsafe fn unlock(&self, guard: &mut Guard) {
-        // SAFETY: as above, and the caller's promise.
+        // SAFETY: as above, and the callers' promise.
         unsafe { (self.functions.unlock)(self.memory.0.get().cast(), (&raw mut guard.0).cast()) }
     }
 }

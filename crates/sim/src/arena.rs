@@ -155,7 +155,7 @@ impl Arena {
     /// # Safety
     /// That of [`Handle::new`].
     pub(crate) unsafe fn handle(index: u32) -> Handle {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { Handle::new(Self::handle_word(index)) }.expect("nodes begin behind the reserved handle")
     }
 }

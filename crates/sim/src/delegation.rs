@@ -147,7 +147,7 @@ impl Servers {
         /// # Safety
         /// The context is a reference to a closure that nothing else uses meanwhile.
         unsafe fn call(context: *mut ()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { (*context.cast::<&mut dyn FnMut()>())() }
         }
         let mut inside = inside;

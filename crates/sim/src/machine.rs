@@ -118,7 +118,7 @@ impl Memory for Sim {
             }
             assert!(kernel.nodes_made < FREE_NODES, "simulated threads wait with {NODES} nodes or more");
             kernel.nodes_made += 1;
-            // SAFETY: no thread has it; the caller's promise.
+            // SAFETY: no thread has it; the callers' promise.
             unsafe { Arena::handle(kernel.nodes_made - 1) }
         })
     }
@@ -156,7 +156,7 @@ impl Blocks for Sim {
             }
             assert!(kernel.blocks_made < BLOCKS, "simulated locks have {BLOCKS} side blocks and parts");
             kernel.blocks_made += 1;
-            // SAFETY: no lock has it; the caller's promise.
+            // SAFETY: no lock has it; the callers' promise.
             unsafe { Name::new(kernel.blocks_made) }.expect("it is not 0")
         })
     }
@@ -316,7 +316,7 @@ impl Listen for Sim {
 impl Special for Sim {
     unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {
         let made = with(|kernel| kernel.nodes_made);
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         (0..made).map(|index| unsafe { Arena::handle(index) }).any(look)
     }
 

@@ -35,7 +35,7 @@ struct Section {
 /// # Safety
 /// The request is a section's.
 unsafe fn section(request: *mut Request) {
-    // SAFETY: the caller's promise; both outlive the run.
+    // SAFETY: the callers' promise; both outlive the run.
     let (section, inside) = unsafe { (&*request.cast::<Section>(), &*(*request.cast::<Section>()).inside) };
     assert!(!inside.somebody.replace(true), "two were inside at once");
     assert!(!section.done.replace(true), "run twice");

@@ -68,7 +68,7 @@ unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     /// A timed acquisition draws no number, because a number that was drawn must be served. `contended` counts and
     /// measures the wait.
     unsafe fn acquire(word: &M::Word, next: &M::Word, until: Option<&Deadline>) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let take = |_| unsafe { <Self as RawLock<M>>::try_acquire(word, next) };
         let timed = |&until| M::spin_until(word, Relaxed, Patience::Until(until), take).map(drop).ok_or(TimedOut);
         let wait = || until.map_or_else(|| Self::await_turn::<M>(word, next), timed);

@@ -203,7 +203,7 @@ impl Counter {
 
     /// The value. The caller holds the mutex, or is alone.
     fn get(&self) -> u64 {
-        // SAFETY: the caller's promise; if the mutex does not exclude, a torn value only harms the count.
+        // SAFETY: the callers' promise; if the mutex does not exclude, a torn value only harms the count.
         unsafe { self.value.get().read_volatile() }
     }
 

@@ -118,7 +118,7 @@ impl Section<'_> {
     /// # Safety
     /// The request is a section's, and nothing else accesses it.
     unsafe fn act(request: *mut Request) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { ((*request.cast::<Self>()).inside)() }
     }
 }

@@ -28,12 +28,12 @@ unsafe impl Sync for Data {}
 
 impl Data {
     fn add(&self) {
-        // SAFETY: the caller holds the lock.
+        // SAFETY: callers hold the lock.
         unsafe { *self.0.get() += 1 };
     }
 
     fn get(&self) -> u32 {
-        // SAFETY: the caller holds the lock, for reading at least.
+        // SAFETY: callers hold the lock, for reading at least.
         unsafe { *self.0.get() }
     }
 }

@@ -139,7 +139,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W
                 return;
             }
         }
-        // SAFETY: the caller's promise; no other thread runs it, and this thread is the combiner (invariant 1).
+        // SAFETY: the callers' promise; no other thread runs it, and this thread is the combiner (invariant 1).
         unsafe { Request::act(request) };
         Self::combine(lock, empty);
     }

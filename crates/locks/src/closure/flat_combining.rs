@@ -253,7 +253,7 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
         M::trace(Event::Contended);
         let stamp = M::stamp();
         let (record, listed) = lock.take_record();
-        // SAFETY: this thread has made the record TAKEN (invariant 3); the caller's promise.
+        // SAFETY: this thread has made the record TAKEN (invariant 3); the callers' promise.
         unsafe { publish(record.node, request) };
         record.state().store(state::WAITING, Release);
         if !listed {
@@ -371,10 +371,10 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
         M::trace(Event::Acquire);
         if !lock.try_hold() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             return unsafe { Self::ask(lock, request) };
         }
-        // SAFETY: the caller's promise; no other thread runs it, and this thread is the combiner (invariant 1).
+        // SAFETY: the callers' promise; no other thread runs it, and this thread is the combiner (invariant 1).
         unsafe { Request::act(request) };
         Self::combine(lock);
     }

@@ -90,7 +90,7 @@ impl Request {
     /// The request is valid, with what its function expects behind it. No other thread accesses these until this
     /// returns.
     pub unsafe fn act(this: *mut Self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { ((*this).act)(this) }
     }
 }
@@ -140,7 +140,7 @@ pub unsafe fn serve<M: Machine>(node: &Node<M>) {
     let address = u64::from(node.mutex[0].load(Relaxed)) | u64::from(node.mutex[1].load(Relaxed)) << 32;
     let request: *mut Request = core::ptr::with_exposed_provenance_mut(address as usize);
     assert!(!request.is_null(), "a node was published without its request");
-    // SAFETY: the caller promises that `run` was called with this request; and that call has not returned.
+    // SAFETY: callers promise that `run` was called with this request; and that call has not returned.
     unsafe { Request::act(request) }
 }
 
@@ -194,7 +194,7 @@ impl<T, F: FnOnce(&mut T) -> R, R> Call<T, F, R> {
     /// its value.
     unsafe fn act(request: *mut Request) {
         let guard = NoUnwinding;
-        // SAFETY: the caller's promise; a `Call` begins with its request.
+        // SAFETY: the callers' promise; a `Call` begins with its request.
         unsafe {
             let call = &mut *request.cast::<Self>();
             let closure = ManuallyDrop::take(&mut call.work.closure);

@@ -60,7 +60,7 @@ impl<M: Machine, O: Options> Memory for Tuned<M, O> {
 
     #[inline]
     unsafe fn take_node() -> Handle {
-        // SAFETY: the caller's promise; the nodes are `M`'s.
+        // SAFETY: the callers' promise; the nodes are `M`'s.
         unsafe { M::take_node() }
     }
 

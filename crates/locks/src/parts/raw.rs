@@ -119,7 +119,7 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     #[inline]
     unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let taken = unsafe { Self::try_acquire(word, queue) };
         if taken {
             M::trace(Self::ACQUIRED);
@@ -134,7 +134,7 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     #[inline]
     unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
         M::trace(Self::ACQUIRED); // Before, so that nothing is left to do afterwards.
-        // SAFETY: the caller's promise. Without a deadline it cannot time out.
+        // SAFETY: the callers' promise. Without a deadline it cannot time out.
         let _ = unsafe { Self::acquire(word, queue, None) };
     }
 
@@ -144,7 +144,7 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     #[inline]
     unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { Self::acquire(word, queue, Some(&until)) }?;
         M::trace(Self::ACQUIRED);
         Ok(())
@@ -159,7 +159,7 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     #[inline]
     unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, node: Handle) {
         M::trace(Self::ACQUIRED);
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { Self::acquire_adopted(word, queue, node) }
     }
 }
@@ -214,7 +214,7 @@ impl<M: Machine, L: RawLock<M>> Raw<M, L> {
     /// Part 2 of the [contract](self).
     #[inline]
     pub unsafe fn unlock(&self) {
-        // SAFETY: contract 1 as in `lock`; contract 2 is the caller's promise.
+        // SAFETY: contract 1 as in `lock`; contract 2 is the callers' promise.
         unsafe { L::unlock(&self.word, &self.queue) }
     }
 
@@ -269,7 +269,7 @@ macro_rules! same_as {
         unsafe fn $name(
             word: &<$m as $crate::machine::Memory>::Word, queue: &Self::Queue, $($arg: $type)?
         ) -> $result {
-            // SAFETY: the caller's promises.
+            // SAFETY: the callers' promise.
             unsafe { <$lock as $crate::parts::raw::RawLock<$m>>::$name(word, queue, $($arg)?) }
         }
     };

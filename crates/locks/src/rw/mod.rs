@@ -144,7 +144,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline(always)]
     unsafe fn enter(state: &Self::State) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let entered = unsafe { Self::acquire_fast(state) };
         if entered {
             M::trace(Event::RwRead);
@@ -159,7 +159,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline]
     unsafe fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         counted::<M>(unsafe { Self::acquire_read(state, how, until) }, Event::RwRead)
     }
 
@@ -169,7 +169,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline]
     unsafe fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         counted::<M>(unsafe { Self::try_acquire_read(state, how) }, Event::RwRead)
     }
 
@@ -179,7 +179,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline]
     unsafe fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         counted::<M>(unsafe { Self::acquire_write(state, how, until) }, Event::RwWrite)
     }
 
@@ -189,7 +189,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline]
     unsafe fn try_write(state: &Self::State) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let taken = unsafe { Self::try_acquire_write(state) };
         if taken {
             M::trace(Event::RwWrite);
@@ -267,7 +267,7 @@ impl<M: Machine, L: RawRwLock<M>> Raw<M, L> {
     /// Part 2 of the [contract](crate::parts::raw).
     #[inline]
     pub unsafe fn unlock(&self) {
-        // SAFETY: contract 1 as in `read`; contract 2 is the caller's promise.
+        // SAFETY: contract 1 as in `read`; contract 2 is the callers' promise.
         unsafe { L::unlock(&self.state) }
     }
 
@@ -318,7 +318,7 @@ macro_rules! same_rw_as {
     (@ destroy $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, destroy() -> ()); };
     (@@ $m:ty, $lock:ty, $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
         unsafe fn $name(state: &Self::State, $($arg: $type),*) -> $result {
-            // SAFETY: the caller's promises.
+            // SAFETY: the callers' promise.
             unsafe { <$lock as $crate::rw::RawRwLock<$m>>::$name(state, $($arg),*) }
         }
     };

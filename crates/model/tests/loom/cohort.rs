@@ -38,7 +38,7 @@ unsafe impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G
     flashlock_locks::same_as!(Loom, Cohort<G, L, P>: try_acquire unlock is_locked destroy);
 
     unsafe fn acquire(word: &Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, until.copied()) }
     }
 }

@@ -321,7 +321,7 @@ fn a_forked_child_forgets_the_dead_head() {
 fn forked_with_arrivals() {
     let mutex = Arc::new(Mutex::<Loiter<Mcs<Park>, Park>>::new());
     mutex.lock();
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     assert!(unsafe { <Mcs<Park> as RawLock<Loom>>::try_lock(&mutex.word, &mutex.queue.inner) });
     mutex.queue.epoch.store(Loom::epoch(), Relaxed);
     mutex.word.fetch_or(SLEEPS | IMPATIENT | (ARRIVAL * Tunables::DEFAULT.spinners), Relaxed);

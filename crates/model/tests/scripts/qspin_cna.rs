@@ -58,7 +58,7 @@ impl Script {
             node.state.store(claimed(node), Relaxed);
             self.nodes.borrow_mut().push(me);
             if numa < 100 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the callers' promise.
                 unsafe { <Lock as RawLock<Shuttle>>::adopt(&self.mutex.word, &(), Chain::new(me, me)) };
                 let _ = node.state.compare_exchange(claimed(node), state::PARKED, Relaxed, Relaxed);
             } else {

@@ -68,7 +68,7 @@ impl<C: Checker> Visit<C> {
     /// # Safety
     /// The request is a visit's.
     unsafe fn act(request: *mut Request) {
-        // SAFETY: the caller's promise; the data are there as long as the visit.
+        // SAFETY: the callers' promise; the data are there as long as the visit.
         let (visit, data) = unsafe { (&*request.cast::<Self>(), &*(*request.cast::<Self>()).data) };
         assert_eq!(visit.own.visit(), 1, "run twice, or before it was asked for");
         (0..visit.breaks).for_each(|_| C::yield_now());
@@ -212,7 +212,7 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
             own = B != FORGETS_ITS_OWN;
         }
         if own {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { Request::act(request) };
         }
         Self::combine(lock, empty);
@@ -351,7 +351,7 @@ unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
 
     unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
         if lock.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { Request::act(request) };
             return Self::combine(lock);
         }

@@ -70,7 +70,7 @@ unsafe impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         match handle_in(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
             Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             None => unsafe { <SoundLifo as RawLock<M>>::unlock(word, queue) },
         }
     }
@@ -87,7 +87,7 @@ unsafe impl<M: Machine> RawLock<M> for HboByStore {
 
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             return unsafe { <Hbo as RawLock<M>>::acquire(word, queue, until) };
         }
         M::spin_until(word, Acquire, Patience::Forever, |holder| holder == 0);

@@ -150,7 +150,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
             _ => Self::recall(queue),
         };
         if !done {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
         }
     }

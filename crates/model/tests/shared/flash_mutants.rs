@@ -302,7 +302,7 @@ unsafe impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     }
     unsafe fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
         World::<C>::get().set_mark(ADOPTS);
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Flash as RawLock<Model<C>>>::adopt(word, queue, chain) };
         World::<C>::get().set_mark(0);
     }

@@ -19,19 +19,19 @@ pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);
 /// What a mutant of `Futex` does otherwise.
 pub(crate) trait FutexBug: 'static {
     fn unlock<M: Machine>(word: &M::Word) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Futex as RawLock<M>>::unlock(word, &()) };
     }
     fn lock_slow<M: Machine>(word: &M::Word) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Futex as RawLock<M>>::lock(word, &()) };
     }
     fn adopt<M: Machine>(word: &M::Word, chain: Chain) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Futex as RawLock<M>>::adopt(word, &(), chain) };
     }
     fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Futex as RawLock<M>>::acquire_adopted(word, &(), me) };
     }
 }
@@ -75,10 +75,10 @@ unsafe impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
     }
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             return unsafe { <Futex as RawLock<M>>::acquire(word, queue, until) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         if !unsafe { <Self as RawLock<M>>::try_acquire(word, queue) } {
             B::lock_slow::<M>(word);
         }
@@ -102,7 +102,7 @@ unsafe impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
 pub(crate) struct MovedForgets;
 impl FutexBug for MovedForgets {
     fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Futex as RawLock<M>>::lock(word, &()) };
         M::give_node(me);
     }
@@ -312,7 +312,7 @@ pub(crate) struct ForgetsTheMoved;
 impl ShflBug for ForgetsTheMoved {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         word.swap(1, Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
     }
 }

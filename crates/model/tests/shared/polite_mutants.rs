@@ -12,11 +12,11 @@ const CLAIMED: u32 = 1 << 30;
 
 pub(crate) trait PoliteBug: 'static {
     fn acquire<M: Machine>(word: &M::Word) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Polite as RawLock<M>>::lock(word, &()) };
     }
     fn unlock<M: Machine>(word: &M::Word) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Polite as RawLock<M>>::unlock(word, &()) };
     }
 }
@@ -31,7 +31,7 @@ unsafe impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
 
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             return unsafe { <Polite as RawLock<M>>::acquire(word, queue, until) };
         }
         B::acquire::<M>(word);

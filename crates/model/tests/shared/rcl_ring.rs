@@ -109,7 +109,7 @@ struct Visit<C: Checker, W: WaitPolicy> {
 /// # Safety
 /// The context is a visit's.
 unsafe fn visit<C: Checker, W: WaitPolicy>(context: *mut ()) {
-    // SAFETY: the caller's promise; visits stay where they are.
+    // SAFETY: the callers' promise; visits stay where they are.
     let visit = unsafe { &*context.cast::<Visit<C, W>>() };
     assert_eq!(visit.own.visit(), 1, "run twice, or before it was asked for");
     visit.ring.data[visit.lock].visit();
@@ -199,7 +199,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
 
     /// Gives the lock to that server, or makes it ordinary: to be called in a section of it.
     pub(crate) fn assign(&self, lock: usize, server: u32) {
-        // SAFETY: the caller holds it.
+        // SAFETY: callers hold it.
         unsafe { assign(&self.locks[lock], server, self) };
     }
 

@@ -61,9 +61,9 @@ impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     );
 
     unsafe fn unlock(state: &CstRwState<M>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         let writes = unsafe { Apart::is_written(state) };
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { Apart::unlock(state) };
         if !writes {
             state.heat.store(0, Relaxed);

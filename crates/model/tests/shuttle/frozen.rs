@@ -217,7 +217,7 @@ struct RousesNobody;
 impl ShflBug for RousesNobody {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         queue.head.fetch_and(!ROUSE, Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Shfl<Park> as RawLock<M>>::unlock(word, queue) };
     }
 }

@@ -29,7 +29,7 @@ fn head_names_no_free_node() {
         node.prepare(state::CLAIMED);
         node.next.store(nodes.get(i + 1).map_or(0, |next| next.word()), Relaxed);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the callers' promise.
     unsafe { <Lock as RawLock<Shuttle>>::adopt(&mutex.word, &mutex.queue, Chain::new(nodes[0], nodes[2])) };
 
     let gives_up = thread::spawn(move || {

@@ -146,12 +146,12 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
 
     unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
         match B {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             TRIES_BY_A_LOOK if unsafe { <Mcs<Park> as RawLock<M>>::is_locked(word, queue) } => return false,
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             TRIES_BY_A_LOOK => unsafe { <Mcs<Park> as RawLock<M>>::lock(word, queue) },
             _ => {
-                // SAFETY: the caller's promise.
+                // SAFETY: the callers' promise.
                 let taken = unsafe { <Mcs<Park> as RawLock<M>>::try_acquire(word, queue) };
                 if B == LOSES_A_NODE && !taken {
                     take_node::<M>().node::<M>().prepare(state::WAITING);
@@ -163,14 +163,14 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
     }
 
     unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
-        // SAFETY: the caller holds the lock; the node is only looked at.
+        // SAFETY: callers hold the lock; the node is only looked at.
         let kept = unsafe { queue.holder() }.node;
         let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
         let alone = kept.map_or(HELD, |node| node.word());
         while B == AWAITS_LINKS && queue.tail.load(Relaxed) != alone && link.load(Relaxed) == 0 {
             M::pause(Pause::Nap(1));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         unsafe { <Mcs<Park> as RawLock<M>>::unlock(word, queue) };
     }
 }

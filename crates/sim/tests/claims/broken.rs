@@ -17,10 +17,10 @@ unsafe impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
 
     unsafe fn acquire(word: &Word, queue: &L::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             return unsafe { L::acquire(word, queue, until) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the callers' promise.
         while !unsafe { L::try_acquire(word, queue) } {
             compute(f64::from(NS));
         }

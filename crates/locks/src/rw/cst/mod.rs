@@ -341,7 +341,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
             Some(side) if how == Reader::Again && state.read_again(side, until) => return Ok(()),
             // The reader that it met was itself.
             None if how == Reader::Again => state.forget_meetings(),
-            // SAFETY: the caller's promise.
+            // SAFETY: the callers' promise.
             None if state.is_due() => unsafe { state.count_distributed::<W>(until) },
             _ => {}
         }
