@@ -16,7 +16,7 @@
 use crate::machine::Machine;
 use crate::parts::policy::{Admission, Place, SameNumaNode, Waiter};
 
-/// The [role](Node::role) of a reader.
+/// The [role](crate::parts::policy::Waiter::role) of a reader.
 pub const READS: u32 = 0;
 /// The role of a writer.
 pub const WRITES: u32 = 1;
