@@ -3,13 +3,16 @@
 //! A test that runs with every lock of the catalogue should not be generic over the lock. The test, and each lock in
 //! it, would be compiled for each of some seventy combinations of lock and way of waiting. A test that takes a `dyn`
 //! [`Mutex`] or a `dyn` [`RwLock`] is compiled once. The locks are compiled once for all such tests: here. This is for
-//! tests only, because each call costs an indirect jump.
+//! tests and for the simulation only, because each call costs an indirect jump.
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`any`] | every lock as one type, for `flashlock simulate` (feature `any`) |
 //! | `native` | the locks on the computer's threads (feature `native`) |
 //! | `sim` | the locks on a simulated machine (feature `sim`) |
 
+#[cfg(feature = "any")]
+pub mod any;
 #[cfg(feature = "native")]
 pub mod native;
 #[cfg(feature = "sim")]

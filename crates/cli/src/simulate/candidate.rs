@@ -1,5 +1,6 @@
 //! A lock to be simulated: a mutex, a readers-writer lock, or a lock that unmodified programs cannot use.
 
+use flashlock_erased::any::{self, Kind};
 use flashlock_locks::catalogue::rw::{RW_LOCKS, RwId};
 use flashlock_locks::catalogue::{STANDALONE, StandaloneId};
 use flashlock_locks::machine::Tunables;
@@ -8,7 +9,6 @@ use flashlock_sim::Description;
 use flashlock_workloads::catalogue::{DEFAULT, WORKLOADS, WorkloadInfo};
 use flashlock_workloads::wait::Waiting;
 
-use super::any_lock::{self, Kind};
 use crate::failure::Failure;
 use crate::lock_choice::{explain, known, known_rw, known_standalone};
 
@@ -62,9 +62,9 @@ impl Candidate {
     /// The lock's functions.
     pub(super) fn kind(&self) -> &'static Kind {
         match &self.chosen {
-            Chosen::Mutex(choice) => any_lock::kind(choice),
-            Chosen::Rw(choice) => any_lock::kind_rw(choice),
-            Chosen::Standalone(choice) => any_lock::standalone_kind(choice),
+            Chosen::Mutex(choice) => any::kind(choice.lock, choice.wait),
+            Chosen::Rw(choice) => any::kind_rw(choice.lock, choice.wait),
+            Chosen::Standalone(choice) => any::standalone_kind(choice.lock, choice.wait),
         }
     }
 

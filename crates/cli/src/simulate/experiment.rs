@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use flashlock_erased::any::{AnyLock, Kind, SERVERS};
 use flashlock_locks::machine::event::Event;
 use flashlock_sim::delegation::{Served, Servers};
 use flashlock_sim::thread::Use;
@@ -14,7 +15,6 @@ use flashlock_workloads::history::{self, WINDOW};
 use flashlock_workloads::random::XorShift;
 use flashlock_workloads::wait::Waiting;
 
-use super::any_lock::{AnyLock, Kind, SERVERS};
 use super::candidate::Candidate;
 use super::log::{LOG, Log, Preemption, Timeline, Watched};
 

@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use flashlock_erased::any::AnyLock;
 use flashlock_sim::{self as sim, Use};
 use flashlock_workloads::{Lock, RwLock};
-
-use super::any_lock::AnyLock;
 
 /// Which other threads may be in a section at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

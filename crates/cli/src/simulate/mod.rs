@@ -12,7 +12,6 @@
 //! | [`machines`] | the list of known machines, as text and as JSON |
 //! | [`trace`] | a run's sections as a timeline |
 
-mod any_lock;
 mod budget;
 mod candidate;
 mod experiment;

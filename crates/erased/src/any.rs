@@ -1,5 +1,8 @@
-//! A lock of the catalogue with its type erased. So simulation and workloads are compiled only once, instead of for
-//! each of some fifty combinations of lock and way of waiting.
+//! # Every lock of the catalogue as one type, on a simulated machine
+//!
+//! For `flashlock simulate`. So simulation and workloads are compiled once, instead of for each of some seventy
+//! combinations of lock and way of waiting. A trait object would not do: the words of a lock must lie side by side, as
+//! in a program, because the simulated caches depend on that.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -13,18 +16,17 @@ use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::{Spin, SpinThenPark, WaitPolicy};
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
 use flashlock_locks::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
-use flashlock_native::settings::{Choice, RwChoice, StandaloneChoice};
 use flashlock_sim::delegation::Servers;
 use flashlock_sim::{Sim, Word};
 
 thread_local! {
     /// The servers of the run on this host thread, if its lock has servers.
-    pub(super) static SERVERS: RefCell<Option<Rc<Servers>>> = const { RefCell::new(None) };
+    pub static SERVERS: RefCell<Option<Rc<Servers>>> = const { RefCell::new(None) };
 }
 
 /// The state of any lock, in place, and its functions.
 #[repr(C)]
-pub(super) struct AnyLock {
+pub struct AnyLock {
     word: Word,
     queue: [Word; 5],
     kind: &'static Kind,
@@ -33,8 +35,9 @@ pub(super) struct AnyLock {
 // As everywhere, the queue starts where the word ends: the simulated caches depend on that.
 const _: () = assert!(offset_of!(AnyLock, queue) == 4);
 
-/// The functions of one lock.
-pub(super) enum Kind {
+/// The functions of one lock. Whoever calls them releases only what the caller holds.
+#[allow(missing_docs)]
+pub enum Kind {
     /// A lock that is acquired and released.
     Mutex { lock: fn(&AnyLock), unlock: fn(&AnyLock) },
     /// A lock that any number of readers can hold, or one writer.
@@ -125,13 +128,13 @@ impl Section<'_> {
 
 impl AnyLock {
     /// A free lock: the all-zero state is free in every lock.
-    pub(super) fn new(kind: &'static Kind) -> Self {
+    pub fn new(kind: &'static Kind) -> Self {
         use flashlock_locks::machine::Word as _;
         Self { word: Word::new(0), queue: std::array::from_fn(|_| Word::new(0)), kind }
     }
 
     /// The lock of this server.
-    pub(super) fn of_server(kind: &'static Kind, number: u32) -> Self {
+    pub fn of_server(kind: &'static Kind, number: u32) -> Self {
         let this = Self::new(kind);
         let lock = this.state_of::<rcl::Lock<Sim>>();
         // SAFETY: the state of such a lock, which nothing uses yet. It consists of words, which may be written through
@@ -155,7 +158,7 @@ impl AnyLock {
     }
 
     /// Waits until the calling thread holds the lock, for writing. A closure lock cannot be held.
-    pub(super) fn lock(&self) {
+    pub fn lock(&self) {
         match self.kind {
             Kind::Mutex { lock: acquire, .. } | Kind::Rw { write: acquire, .. } => acquire(self),
             Kind::Closure { .. } | Kind::Served { .. } => {
@@ -165,7 +168,7 @@ impl AnyLock {
     }
 
     /// Lets another thread in.
-    pub(super) fn unlock(&self) {
+    pub fn unlock(&self) {
         match self.kind {
             Kind::Mutex { unlock, .. } | Kind::Rw { unlock, .. } => unlock(self),
             Kind::Closure { .. } | Kind::Served { .. } => unreachable!("nobody holds it"),
@@ -173,7 +176,7 @@ impl AnyLock {
     }
 
     /// Runs a section under the lock, in some thread, before this thread continues.
-    pub(super) fn section(&self, inside: &mut dyn FnMut()) {
+    pub fn section(&self, inside: &mut dyn FnMut()) {
         match self.kind {
             Kind::Mutex { lock: acquire, unlock } | Kind::Rw { write: acquire, unlock, .. } => {
                 acquire(self);
@@ -189,12 +192,12 @@ impl AnyLock {
     }
 
     /// Whether it lets readers in together.
-    pub(super) fn has_readers(&self) -> bool {
+    pub fn has_readers(&self) -> bool {
         matches!(self.kind, Kind::Rw { .. })
     }
 
     /// Runs a section while others may read, too, if the lock has readers.
-    pub(super) fn shared(&self, inside: &mut dyn FnMut()) {
+    pub fn shared(&self, inside: &mut dyn FnMut()) {
         match self.kind {
             Kind::Rw { read, unlock, .. } => {
                 read(self);
@@ -208,12 +211,13 @@ impl AnyLock {
 
 macro_rules! define_kinds {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The functions of this lock with this way of waiting.
-        pub(super) fn kind(choice: &Choice) -> &'static Kind {
-            match choice.lock {
+        /// The functions of this lock with this one of its ways of waiting.
+        #[inline(never)] // Else it would be compiled where it is called.
+        pub fn kind(lock: LockId, wait: usize) -> &'static Kind {
+            match lock {
                 $(LockId::$variant => {
                     const LIST: &[Kind] = &[$(Kind::mutex::<$type>()),+];
-                    &LIST[choice.wait % LIST.len()]
+                    &LIST[wait % LIST.len()]
                 })*
             }
         }
@@ -225,11 +229,12 @@ for_each_lock!(define_kinds);
 macro_rules! define_rw_kinds {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         /// The same for a readers-writer lock.
-        pub(super) fn kind_rw(choice: &RwChoice) -> &'static Kind {
-            match choice.lock {
+        #[inline(never)]
+        pub fn kind_rw(lock: RwId, wait: usize) -> &'static Kind {
+            match lock {
                 $(RwId::$variant => {
                     const LIST: &[Kind] = &[$(Kind::rw::<$type>()),+];
-                    &LIST[choice.wait % LIST.len()]
+                    &LIST[wait % LIST.len()]
                 })*
             }
         }
@@ -241,11 +246,12 @@ for_each_rw_lock!(define_rw_kinds);
 macro_rules! define_standalone_kinds {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         /// The same for a lock that unmodified programs cannot use.
-        pub(super) fn standalone_kind(choice: &StandaloneChoice) -> &'static Kind {
-            match choice.lock {
+        #[inline(never)]
+        pub fn standalone_kind(lock: StandaloneId, wait: usize) -> &'static Kind {
+            match lock {
                 $(StandaloneId::$variant => {
                     const LIST: &[Kind] = &[$(Kind::$interface::<$type>()),+];
-                    &LIST[choice.wait % LIST.len()]
+                    &LIST[wait % LIST.len()]
                 })*
             }
         }
