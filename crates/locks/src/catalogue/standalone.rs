@@ -69,8 +69,8 @@ macro_rules! for_each_standalone_lock {
                 source: "closure/rcl/mod.rs",
                 bytes: 8, bytes_per_waiter: 64, atomics: 0,
                 fair: "in rounds: the server serves each client once in every scan",
-                why_standalone: "it needs a server thread, so programs are written for it, with libflashlock_rcl \
-                 (C, C++) or the crate flashlock-delegation (Rust)",
+                why_standalone: "it needs a server thread, so programs are written for it, with libflashlock_rcl "
+                    "(C, C++) or the crate flashlock-delegation (Rust)",
             }),
         }
     };
