@@ -242,8 +242,8 @@ impl fmt::Display for BadChoice<'_> {
 
 impl core::error::Error for BadChoice<'_> {}
 
-/// Parses `name[:option=value,…]`. Empty text means the catalogue's default. Options that the text does not name are as
-/// in `tunables`.
+/// Parses `name[:option=value,…]`. Empty text means the catalogue's default. Options that the text does not name are
+/// as in `tunables`.
 pub fn parse<L: Listed>(text: &str, tunables: Tunables) -> Result<Choice<L>, BadChoice<'_>> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     let lock = match L::DEFAULT {

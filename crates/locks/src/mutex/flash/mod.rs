@@ -25,8 +25,8 @@
 //! 2. **A called sleeper may come late.** If it gets no CPU for `bound=`, another one is called, and the first of them
 //!    that runs becomes the head. The others contend as well, as *extra* heads, which call no sleeper.
 //! 3. **Naps.** A lock is *hot* while a waiter sees two acquisitions or more in one poll. The head then sleeps for 50
-//!    to 400 µs at a time instead of polling. So the threads that take the lock in turn keep their CPUs, and the lock's
-//!    cache line.
+//!    to 400 µs at a time instead of polling. So the threads that take the lock in turn keep their CPUs, and the
+//!    lock's cache line.
 //! 4. **Measured waits.** What a sleep costs here decides for how long an arrival offers its CPU. What it costs to move
 //!    a cache line, and this lock with its data, to another CPU decides for how long a waiter leaves a free lock to the
 //!    thread that released it.
@@ -43,7 +43,7 @@
 //! | word | holds |
 //! |---|---|
 //! | `word` | 0: free. 1: held. 2: held, and a thread may sleep on the word. 3: the same, written by the head before it sleeps there |
-//! | `turn` | upper half: how often the lock was acquired. Lower half: when a head last got the lock, in units of 16 µs |
+//! | `turn` | upper half: how often the lock was acquired. Lower half: when a head last got it, in units of 16 µs |
 //! | `state` | whether there is a head, what it waits for, and how many threads sleep: [its bits](state) |
 //! | `calls` | how often a sleeper was called. Sleepers sleep on this word. Its lowest eight bits are a hint: for how long a free lock is [left to its last holder](stay) |
 //!

@@ -8,8 +8,8 @@
 //! |---|---|
 //! | none of the three | no thread, and none sleeps |
 //! | `HEAD` | a waiter, which contends for the lock |
-//! | `HEAD`, `PASS` | the holder of the lock: it was the head when it got the lock, and its release will call a sleeper |
-//! | `HEAD`, `TRANSIT` | no thread at the moment: a sleeper was called, and the first sleeper that runs takes the place |
+//! | `HEAD`, `PASS` | the holder of the lock: it was the head when it got the lock; its release will call a sleeper |
+//! | `HEAD`, `TRANSIT` | no thread at the moment: a sleeper was called; the first sleeper that runs takes the place |
 //!
 //! With the other bits, the head and the holder agree on how the head gets the lock:
 //!
