@@ -166,7 +166,7 @@ macro_rules! only_closures {
 macro_rules! apart {
     ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         #[test]
-        fn every_lock_apart() {
+        fn every_standalone_lock() {
             imagine();
             $($(only_closures!($interface, concat!($name, ":wait=", stringify!($wait)), $type);)+)*
         }

@@ -66,14 +66,14 @@ macro_rules! mutexes {
 }
 for_each_lock!(mutexes);
 
-macro_rules! mutexes_apart {
-    ($($rows:tt)*) => { each! { apart: excluding, crate::modelled::mutexes_apart: $($rows)* } };
+macro_rules! standalone_mutexes {
+    ($($rows:tt)*) => { each! { standalone: excluding, crate::modelled::standalone_mutexes: $($rows)* } };
 }
-for_each_standalone_lock!(mutexes_apart);
+for_each_standalone_lock!(standalone_mutexes);
 
 #[test]
 fn every_lock_of_the_catalogue_is_here() {
-    let mutexes = [of::modelled(), apart::modelled(), cohort::of::modelled()];
+    let mutexes = [of::modelled(), standalone::modelled(), cohort::of::modelled()];
     let others = [closures::of::modelled(), rcl::of::modelled(), rw::of::modelled()];
     assert_complete(&[MUTEXES, RW_LOCKS, STANDALONE], &[mutexes, others].concat());
 }

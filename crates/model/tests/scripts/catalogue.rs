@@ -39,7 +39,7 @@ macro_rules! define_check {
 }
 for_each_lock!(define_check);
 
-/// Of a section under a lock apart.
+/// Of a section under a standalone lock.
 struct Section;
 
 impl Section {

@@ -19,7 +19,7 @@ const NOT_MODELLED: &[(&str, &str, &str)] = &[
 
 /// `each!(MODULE: MAKE, FILTER: ROWS)` makes, in the module `MODULE::Variant::wait` for each lock and way of waiting in
 /// these rows of the catalogue, what `MAKE! { "name", wait, type }` says. `FILTER! { Variant …, ITEMS }` says which
-/// locks they are; for a lock apart, its interface follows the variant. `MODULE::modelled` lists the types.
+/// locks they are; for a standalone lock, its interface follows the variant. `MODULE::modelled` lists the types.
 macro_rules! each {
     ($module:ident: $make:ident, $filter:path: $((
         $variant:ident, $name:literal, $($interface:ident,)? [$($wait:ident => $type:ty),+], $facts:tt
@@ -64,13 +64,13 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// The mutexes among the locks apart.
-macro_rules! mutexes_apart {
+/// The standalone mutexes.
+macro_rules! standalone_mutexes {
     (Null mutex, $($what:tt)*) => {};
     ($variant:ident mutex, $($what:tt)*) => { $($what)* };
     ($variant:ident $other:ident, $($what:tt)*) => {};
 }
-pub(crate) use mutexes_apart;
+pub(crate) use standalone_mutexes;
 
 /// The closure locks.
 macro_rules! closures {

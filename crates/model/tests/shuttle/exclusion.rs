@@ -48,10 +48,10 @@ macro_rules! mutexes {
 }
 for_each_lock!(mutexes);
 
-macro_rules! mutexes_apart {
-    ($($rows:tt)*) => { each! { apart: rounds, crate::modelled::mutexes_apart: $($rows)* } };
+macro_rules! standalone_mutexes {
+    ($($rows:tt)*) => { each! { standalone: rounds, crate::modelled::standalone_mutexes: $($rows)* } };
 }
-for_each_standalone_lock!(mutexes_apart);
+for_each_standalone_lock!(standalone_mutexes);
 
 /// Waiters of `cst` sleep, for there are more tasks than CPUs.
 mod cst_crowded {
@@ -62,7 +62,8 @@ mod cst_crowded {
 
 #[test]
 fn every_lock_of_the_catalogue_is_here() {
-    let lists = [of::modelled(), apart::modelled(), closures::of::modelled(), rcl::of::modelled(), rw::of::modelled()];
+    let lists =
+        [of::modelled(), standalone::modelled(), closures::of::modelled(), rcl::of::modelled(), rw::of::modelled()];
     assert_complete(&[MUTEXES, RW_LOCKS, STANDALONE], &lists);
 }
 
