@@ -13,7 +13,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -119,8 +118,7 @@ const RCL_FUNCTION: &str = "flashlock_post_and_answer";
 
 /// How many atomic instructions and fences a section takes if one servicing thread runs it and no thread sleeps.
 fn rcl() -> Result<u64> {
-    let build = ["build", "--release", "--package", "flashlock-delegation", "--example", RCL_PROGRAM];
-    workspace::cargo(&build, Duration::from_secs(900))?;
+    workspace::build(&["--example", RCL_PROGRAM])?;
     let program = workspace::path("target/release/examples").join(RCL_PROGRAM);
     let program = workspace::require(program, "its build succeeded, so its name has changed")?;
     let text = disassembly(&program)?;

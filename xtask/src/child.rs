@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::files;
+
 /// The process groups that are running.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
@@ -25,6 +27,9 @@ static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// How long a command may take that takes a second or so: it is ended if it hangs, not if the machine is busy.
 pub(crate) const AGAINST_HANGS: Duration = Duration::from_secs(600);
+
+/// How long anything may take at idle priority, where other programs may have the CPUs.
+const AT_IDLE_PRIORITY: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether programs are to leave nothing out.
 static FULL: AtomicBool = AtomicBool::new(false);
@@ -78,6 +83,9 @@ impl Program {
 
     pub(crate) fn run(mut self) -> Result<Finished> {
         let line = command_line(&self.command);
+        if has_idle_priority(&files::read(Path::new("/proc/self/stat"))?) {
+            self.limit = self.limit.max(AT_IDLE_PRIORITY);
+        }
         let started = Instant::now();
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = self.command.spawn().with_context(|| format!("cannot start {line}"))?;
@@ -170,6 +178,14 @@ fn command_line(command: &Command) -> String {
     words.push(command.get_program().to_string_lossy().into_owned());
     words.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
     words.join(" ")
+}
+
+/// Whether `/proc/PID/stat` is that of a process which runs only while no other wants the CPU.
+fn has_idle_priority(stat: &str) -> bool {
+    // proc(5): the 41st field. The second may have spaces, and ends with the last parenthesis.
+    const POLICY: usize = 41 - 3;
+    const SCHED_IDLE: &str = "5";
+    stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(POLICY)) == Some(SCHED_IDLE)
 }
 
 /// A running process group; dropping it kills what is left of it.
@@ -291,6 +307,13 @@ mod tests {
         let started = Instant::now();
         let done = shell("sleep 3600 & echo gone", AGAINST_HANGS);
         assert!(done.ok() && started.elapsed() < Duration::from_secs(1800));
+    }
+
+    #[test]
+    fn idle_priority_is_seen() {
+        for (line, is_idle) in [("cat /proc/self/stat", false), ("chrt --idle 0 cat /proc/self/stat", true)] {
+            assert_eq!(has_idle_priority(&shell(line, AGAINST_HANGS).stdout), is_idle, "{line}");
+        }
     }
 
     #[test]

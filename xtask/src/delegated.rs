@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::child::{AGAINST_HANGS, Program};
-use crate::packages::embedded::{self, Embedded};
+use crate::packages::embedded::Embedded;
 use crate::packages::layout;
 use crate::setup;
 use crate::steps::{Tally, watched};
@@ -50,7 +50,7 @@ struct Installed {
 
 impl Installed {
     fn new() -> Result<Self> {
-        workspace::cargo(&["build", "--release", "--package", embedded::PACKAGE], Duration::from_secs(1800))?;
+        workspace::build(&["--lib"])?;
         let (out, libraries) = (workspace::scratch("delegated")?, Embedded::of(&workspace::path("target/release"))?);
         let at = out.join("prefix");
         layout::place(&libraries.files()?, &at)?;

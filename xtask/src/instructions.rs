@@ -49,8 +49,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let locks = locks::select(&names)?;
     let pair = pair_program()?;
     // Both now, so that both are made from the same source.
-    let with = build("target", &[])?;
-    let without = build("target/nostats", &["--no-default-features"])?;
+    workspace::build(&["--lib"])?;
+    let (with, without) = (workspace::preload()?, build_without()?);
 
     let mut tally = Tally::default();
     let mut table = table::of_numbers(["lock", "function", "with stats", "without", "difference"]);
@@ -78,10 +78,11 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-fn build(target: &str, features: &[&str]) -> Result<PathBuf> {
-    let arguments = ["build", "--release", "-p", "flashlock-preload", "--target-dir", target];
-    workspace::cargo(&[&arguments, features].concat(), Duration::from_secs(900))?;
-    let library = workspace::path(target).join("release/libflashlock_preload.so");
+fn build_without() -> Result<PathBuf> {
+    const TARGET: &str = "target/nostats";
+    let arguments = ["build", "--release", "-p", "flashlock-preload", "--no-default-features", "--target-dir", TARGET];
+    workspace::cargo(&arguments, Duration::from_secs(1800))?;
+    let library = workspace::path(TARGET).join("release/libflashlock_preload.so");
     workspace::require(library, "its build succeeded, so its name has changed: see crates/preload/Cargo.toml")
 }
 

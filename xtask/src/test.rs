@@ -16,7 +16,7 @@ use crate::options;
 use crate::regret;
 use crate::steps::{Steps, Tally};
 use crate::torture;
-use crate::workspace;
+use crate::workspace::{self, TOGETHER};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -53,9 +53,6 @@ const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
 
-/// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features
-/// of it.
-const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 /// The programs and libraries of these packages, and the programs that test them.
 const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
@@ -70,9 +67,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut steps = Steps::only(&options.step);
     // The tests of the command run target/release; `cargo test` does not build the preload library.
-    steps.run("release build", || {
-        workspace::cargo(&[&["build"][..], &TOGETHER, &AND_TESTS].concat(), 30 * MINUTE).map(|_| Tally::PASSED)
-    });
+    steps.run("release build", || workspace::build(&AND_TESTS).map(|()| Tally::PASSED));
     steps.run("unit tests", unit_tests);
     steps.run("examples in the documentation", || {
         cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())
@@ -81,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that
     // leaves over.
-    let beside = (!options.no_models && steps.include(BESIDE)).then(|| thread::spawn(models));
+    let beside = (!options.no_models && steps.include(BESIDE)).then(|| thread::spawn(|| model_tests(idle_cargo())));
     let [principal, further] = if options.quick { [vec![locks::default_name()?], Vec::new()] } else { locks::tiers()? };
     let threads: &[u32] = if options.quick { &[2, 8] } else { &[2, 64] };
     let all = || Chosen::of(principal.clone());
@@ -121,13 +116,22 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     Ok(steps.finish())
 }
 
-/// The model tests, with the CPU time that no other process wants. (`nice` would not do: a thread that is woken, as
-/// those of other tests are all the time, would wait for the end of a time slice.)
+/// The model tests.
 pub(crate) fn models() -> Result<Tally> {
+    model_tests(Command::new(cargo()))
+}
+
+fn model_tests(cargo: Command) -> Result<Tally> {
+    let chosen = chosen(|package, _| package == MODELS)?;
+    cargo_test(cargo, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// A `cargo` with the CPU time that no other process wants. (`nice` would not do: on some kernels a thread that is woken,
+/// as those of other tests are all the time, would wait for the end of a time slice.)
+fn idle_cargo() -> Command {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());
-    let chosen = chosen(|package, _| package == MODELS)?;
-    cargo_test(idle, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
+    idle
 }
 
 /// The torture of the simulated locks.

@@ -87,6 +87,15 @@ pub(crate) fn files() -> Result<Vec<String>> {
     Ok(list.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }
 
+/// What is built and tested as one: cargo compiles a library anew for each choice of packages that asks other features
+/// of it, and puts it in the place of the one before, which a program may be about to load.
+pub(crate) const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
+
+/// Builds these targets of [`TOGETHER`], if they are not current.
+pub(crate) fn build(targets: &[&str]) -> Result<()> {
+    cargo(&[&["build"], &TOGETHER[..], targets].concat(), Duration::from_secs(1800)).map(|_| ())
+}
+
 /// Runs cargo in the workspace and shows its output if it fails.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: &[S], limit: Duration) -> Result<String> {
     cargo_with(arguments, &[], limit)

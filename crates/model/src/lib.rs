@@ -46,3 +46,8 @@ pub use world::{Fault, Setup};
 pub type Loom = Model<loom::Loomed>;
 /// The locks under shuttle.
 pub type Shuttle = Model<shuttle::Shuttled>;
+
+/// Whether `FLASHLOCK_FULL` is set: this is a run that may take hours (`cargo xtask full`).
+fn is_full() -> bool {
+    std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty())
+}

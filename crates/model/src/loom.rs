@@ -22,6 +22,7 @@ use crate::Loom;
 use crate::checker::{Checker, Data};
 use crate::erased::{Mutex, erased};
 use crate::harness::{Found, Totals, message};
+use crate::is_full;
 use crate::tag::Tag;
 use crate::word::raw_word;
 use crate::world::{Setup, World};
@@ -129,11 +130,6 @@ impl Depth {
     pub fn in_full(preemptions: usize) -> Self {
         Self::Preemptions(if is_full() { preemptions } else { preemptions.min(2) })
     }
-}
-
-/// Whether this is a run that may take hours.
-fn is_full() -> bool {
-    std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
 fn run(depth: Depth, setup: Setup, executions: &Arc<AtomicUsize>, body: Arc<dyn Fn() + Send + Sync>) -> Totals {

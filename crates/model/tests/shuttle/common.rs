@@ -11,7 +11,7 @@ use flashlock_model::checker::Checker;
 use flashlock_model::erased::{self, erased};
 use flashlock_model::harness::{self, Totals};
 use flashlock_model::shuttle::thread;
-use flashlock_model::shuttle::{By, Shuttled, explore};
+use flashlock_model::shuttle::{By, Draws, Shuttled, explore};
 use flashlock_model::tag::Tag;
 use flashlock_model::world::World;
 use flashlock_model::{Setup, Shuttle};
@@ -110,19 +110,14 @@ fn rounds_of(new: fn() -> AnyMutex, load: Load) -> impl Fn() + Send + Sync + Clo
 }
 
 /// So many schedules of each kind, random and PCT, in each of three set-ups of a lock and a way of waiting: 10,200
-/// together. They are the same in every run, so more of them find nothing the next time.
+/// together, and half of them in each run.
 pub(crate) const SCHEDULES: usize = 3_400;
 
-/// How many schedules: in each run, or where `FLASHLOCK_FULL` is set, for a run that may take hours.
-pub(crate) fn long(usual: usize, full: usize) -> usize {
-    if std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| !value.is_empty() && value != "0") { full } else { usual }
-}
-
-/// How many schedules of a model that every mutex runs: so many for the principal locks, unless their waiters spin, and
-/// a tenth for all others (or as many, where `FLASHLOCK_FULL` is set).
-pub(crate) fn share(lock: &str, wait: &str, schedules: usize) -> usize {
+/// How many schedules of a model that every mutex runs: half of this number for the principal locks, unless their
+/// waiters spin, and a tenth for all others. In full, all of them.
+pub(crate) fn share(lock: &str, wait: &str, full: usize) -> Draws {
     let principal = LockId::from_name(lock).is_some_and(LockId::is_principal);
-    if principal && wait != "spin" { schedules } else { long(schedules / 10, schedules) }
+    if principal && wait != "spin" { full.into() } else { Draws { usual: full / 10, full } }
 }
 
 /// Whether the row of this lock has no exception for this check of the conformance or torture suite.
@@ -134,17 +129,17 @@ pub(crate) fn can(lock: &str, check: &str) -> bool {
     !unable.contains(&lock)
 }
 
-/// A body under so many random, and as many PCT schedules.
+/// A body under so many random schedules, and as many of PCT.
 pub(crate) fn both(
     name: &str,
-    schedules: usize,
+    schedules: impl Into<Draws>,
     setup: Setup,
     body: impl Fn() + Send + Sync + Clone + 'static,
 ) -> [Totals; 2] {
-    both_of(name, schedules, setup, &(Arc::new(body) as Arc<_>))
+    both_of(name, schedules.into(), setup, &(Arc::new(body) as Arc<_>))
 }
 
-fn both_of(name: &str, schedules: usize, setup: Setup, body: &Arc<dyn Fn() + Send + Sync>) -> [Totals; 2] {
+fn both_of(name: &str, schedules: Draws, setup: Setup, body: &Arc<dyn Fn() + Send + Sync>) -> [Totals; 2] {
     [By::Random, By::Pct(3)].map(|by| {
         let body = body.clone();
         explore(name, by, schedules, setup, move || body())

@@ -13,10 +13,10 @@ use flashlock_locks::machine::{Handle, Tunables, Waiting as _, Word as _};
 use flashlock_locks::sem::call::kind;
 use flashlock_locks::sem::{Ended, Entry, Semaphore, Slept};
 use flashlock_model::shuttle::thread;
-use flashlock_model::shuttle::{By, Shuttled, find};
+use flashlock_model::shuttle::{By, Draws, Shuttled, find};
 use flashlock_model::{Fault, Setup, Shuttle, harness};
 
-use crate::common::{FLOWING, SCHEDULES, STILL, any, both, long, world};
+use crate::common::{FLOWING, SCHEDULES, STILL, any, both, world};
 use crate::sem_mutants::{adds_and_looks, calls_nobody, keeps_the_permit, leaves_it_to_the_list};
 
 type Sem = harness::Sem<Shuttled>;
@@ -217,13 +217,15 @@ fn stopped_anywhere<const WAITERS: usize, const POSTS: usize>(post: Post) {
 fn threads_stopped_anywhere_hold_nobody_up() {
     for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO)] {
         let setup = Setup { tunables, ..CROWDED };
-        both(&format!("sem, two stopped, {name}"), long(3_000, 300_000), setup, || stopped_anywhere::<3, 3>(post));
-        both(&format!("sem, two stopped, few posts, {name}"), long(1_500, 100_000), setup, || {
+        both(&format!("sem, two stopped, {name}"), Draws { usual: 3_000, full: 300_000 }, setup, || {
+            stopped_anywhere::<3, 3>(post)
+        });
+        both(&format!("sem, two stopped, few posts, {name}"), Draws { usual: 1_500, full: 100_000 }, setup, || {
             stopped_anywhere::<4, 2>(post);
         });
     }
     let many = Setup { nodes: 32, ..CROWDED };
-    both("sem, two stopped, many", long(200, 20_000), many, || stopped_anywhere::<12, 12>(post));
+    both("sem, two stopped, many", Draws { usual: 200, full: 20_000 }, many, || stopped_anywhere::<12, 12>(post));
 }
 
 #[test]

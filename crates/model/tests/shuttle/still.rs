@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::meddle::{Access, Instead, Meddler};
-use flashlock_model::shuttle::{By, explore, find};
+use flashlock_model::shuttle::{By, Draws, explore, find};
 use flashlock_model::{Field, Op, Setup, Shuttle};
 
-use crate::common::{FLOWING, Load, Lock, STILL, long, rounds};
+use crate::common::{FLOWING, Load, Lock, STILL, rounds};
 use crate::flash_mutants::{MutantFlash, SOUND, adopts_without_a_look};
 use crate::mutants::{LooksNowAndThen, MutantFutex, SleepsForAWhile};
 use crate::{cond, rw, sem};
@@ -72,7 +72,7 @@ fn outcome(name: &str, setup: Setup, body: Body) -> Result<(), String> {
     let all = || {
         for by in [By::Random, By::Pct(3)] {
             let body = body.clone();
-            explore(name, by, long(400, 40_000), setup, move || body());
+            explore(name, by, Draws { usual: 400, full: 40_000 }, setup, move || body());
         }
     };
     catch_unwind(AssertUnwindSafe(all))

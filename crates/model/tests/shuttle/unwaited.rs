@@ -17,9 +17,9 @@ use flashlock_model::Setup;
 use flashlock_model::arena::take_node;
 use flashlock_model::erased::erased;
 use flashlock_model::shuttle::thread;
-use flashlock_model::shuttle::{By, Shuttled, find};
+use flashlock_model::shuttle::{By, Draws, Shuttled, find};
 
-use crate::common::{AnyMutex, FLOWING, Lock, STILL, any, both, long, world};
+use crate::common::{AnyMutex, FLOWING, Lock, STILL, any, both, world};
 
 /// How often a thread lets others run before it takes the one that it watches to be stuck.
 const LONG_ENOUGH: u32 = 10_000;
@@ -114,7 +114,7 @@ macro_rules! all {
         fn a_try_waits_for_nobody() {
             $($(if stringify!($wait) != "umwait" {
                 let name = concat!($name, ":wait=", stringify!($wait), ", a try");
-                both(name, long(600, 20_000), FLOWING, a_try_returns::<$type>);
+                both(name, Draws { usual: 600, full: 20_000 }, FLOWING, a_try_returns::<$type>);
             })+)*
         }
 
@@ -122,7 +122,7 @@ macro_rules! all {
         fn a_release_waits_for_nobody() {
             $($(if stringify!($wait) != "umwait" {
                 let name = concat!($name, ":wait=", stringify!($wait), ", a release");
-                both(name, long(600, 20_000), ROOMY, a_release_returns::<$type>);
+                both(name, Draws { usual: 600, full: 20_000 }, ROOMY, a_release_returns::<$type>);
             })+)*
         }
     };
