@@ -15,7 +15,7 @@ pub struct Busted;
 unsafe impl<M: Machine> RawLock<M> for Busted {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Futex: try_acquire unlock is_locked);
+    flashlock_locks::same_as!(M, Futex: try_acquire release is_locked);
 
     const GLIBC_WORD: bool = true;
 

@@ -15,7 +15,7 @@ impl<M: Machine> RawRwLock<M> for BustedRw {
     type State = FutexRwState<M>;
 
     flashlock_locks::same_rw_as!(
-        M, FutexRw: MOST_READERS acquire_read try_acquire_read try_acquire_write unlock is_written is_held
+        M, FutexRw: MOST_READERS acquire_read try_acquire_read try_acquire_write release is_written is_held
     );
 
     unsafe fn acquire_fast(state: &FutexRwState<M>) -> bool {

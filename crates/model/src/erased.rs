@@ -37,9 +37,9 @@ pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> M
 trait Functions<C: Checker>: Tag + Send + Sync {
     unsafe fn try_acquire(&self, word: &Word<C>) -> bool;
     unsafe fn acquire(&self, word: &Word<C>, until: Option<&Deadline>) -> Result<(), TimedOut>;
-    unsafe fn unlock(&self, word: &Word<C>);
+    unsafe fn release(&self, word: &Word<C>);
     unsafe fn is_locked(&self, word: &Word<C>) -> bool;
-    unsafe fn adopt(&self, word: &Word<C>, chain: Chain);
+    unsafe fn take_over(&self, word: &Word<C>, chain: Chain);
     unsafe fn acquire_adopted(&self, word: &Word<C>, node: Handle);
     unsafe fn destroy(&self, word: &Word<C>);
 }
@@ -105,9 +105,9 @@ macro_rules! pass_on {
 pass_on! {
     try_acquire() -> bool;
     acquire(until: Option<&Deadline>) -> Result<(), TimedOut>;
-    unlock() -> ();
+    release() -> ();
     is_locked() -> bool;
-    adopt(chain: Chain) -> ();
+    take_over(chain: Chain) -> ();
     acquire_adopted(node: Handle) -> ();
     destroy() -> ();
 }

@@ -83,6 +83,12 @@ impl Word for Word32 {
 pub trait Sink: 'static {
     /// Whether it does anything with them.
     const LISTENS: bool = true;
+    /// Called before a thread's events are about the lock at this address. Returns what they were about: see
+    /// [`Listen::about`].
+    #[inline(always)]
+    fn about(_lock: usize) -> usize {
+        0
+    }
     /// Called when an event happens.
     fn event(event: Event);
     /// A time stamp for [`Sink::waited`].
@@ -111,6 +117,9 @@ impl Sink for NoStats {
 pub struct Counting;
 
 impl Sink for Counting {
+    fn about(lock: usize) -> usize {
+        stats::about(lock)
+    }
     fn event(event: Event) {
         stats::count(event);
     }
@@ -270,6 +279,11 @@ impl<S: Sink> Listen for Native<S> {
     #[inline(always)]
     fn counted_on(waiter: &Node<Self>) -> Option<u32> {
         S::LISTENS.then(|| waiter.numa.load(Relaxed))
+    }
+
+    #[inline(always)]
+    fn about(lock: usize) -> usize {
+        S::about(lock)
     }
 
     #[inline(always)]

@@ -114,7 +114,7 @@ const DESTROYS_NOTHING: u8 = 2;
 unsafe impl<L: RawLock<Here>, const B: u8> RawLock<Here> for Mutant<L, B> {
     type Queue = L::Queue;
 
-    flashlock_locks::same_as!(Here, L: acquire unlock is_locked);
+    flashlock_locks::same_as!(Here, L: acquire release is_locked);
 
     unsafe fn try_acquire(word: &Word32, queue: &L::Queue) -> bool {
         if B == TRY_WAITS {

@@ -149,7 +149,7 @@ mod control {
             Ok(())
         }
 
-        unsafe fn unlock(word: &Word32, (): &()) {
+        unsafe fn release(word: &Word32, (): &()) {
             word.store(0, Relaxed);
         }
 

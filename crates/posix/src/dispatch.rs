@@ -14,14 +14,13 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire},
 };
 
-use flashlock_locks::catalogue::{DEFAULT, LockId};
-use flashlock_locks::for_each_lock;
+use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::parts::raw::RawLock;
-#[cfg(feature = "stats")]
-use flashlock_native::Counting;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_native::{Native, NoStats, Word32, alone, clock, epoch, holder, place, registry, spin, stats, sys};
+#[cfg(feature = "stats")]
+use flashlock_native::{Counting, Native};
+use flashlock_native::{Word32, alone, clock, epoch, holder, place, registry, spin, stats, sys};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -30,6 +29,10 @@ use crate::table::define_table;
 #[cfg(feature = "stats")]
 use crate::watch;
 use crate::{cond, dispatch_rw, glibc, layout, mutex};
+
+#[cfg(feature = "stats")]
+use choosers::counting;
+use choosers::plain;
 
 define_table! {
     RawLock, resolve;
@@ -63,52 +66,46 @@ define_table! {
         = cond::destroy::<M>, glibc::pthread_cond_destroy, real::cond_destroy, plain;
 }
 
-macro_rules! define_choosers {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        /// The table for a choice. The order of each list is that of `LockInfo::waits`.
-        #[inline(never)]
-        fn plain(choice: &Choice) -> &'static Table {
-            match choice.lock {
-                $(LockId::$variant => {
-                    const LIST: &[&Table] = &[$(&Table::of::<$type, Native<NoStats>>()),+];
-                    LIST[choice.wait % LIST.len()]
-                })*
-            }
-        }
-
-        /// The same, with counters.
-        #[cfg(feature = "stats")]
-        #[inline(never)]
-        fn counting(choice: &Choice) -> &'static Table {
-            match choice.lock {
-                $(LockId::$variant => {
-                    const LIST: &[&Table] = &[$(&Table::counting::<$type, Native<Counting>>()),+];
-                    LIST[choice.wait % LIST.len()]
-                })*
-            }
-        }
-    };
-}
-
+/// The table for a choice, of each lock of the catalogue.
 #[cfg(not(test))]
-for_each_lock!(define_choosers);
-
-/// No unit test of this crate locks anything. Without all the other tables, they compile in a tenth of the time.
-#[cfg(test)]
 mod choosers {
-    use super::{Choice, GLIBC, Table};
-
-    pub(super) fn plain(_: &Choice) -> &'static Table {
-        &GLIBC
-    }
-
+    use flashlock_locks::catalogue::LockId;
+    use flashlock_locks::for_each_lock;
     #[cfg(feature = "stats")]
-    pub(super) fn counting(_: &Choice) -> &'static Table {
-        &GLIBC
+    use flashlock_native::Counting;
+    use flashlock_native::settings::Choice;
+    use flashlock_native::{Native, NoStats};
+
+    use super::Table;
+
+    macro_rules! define_choosers {
+        ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+            /// The order of each list is that of `LockInfo::waits`.
+            #[inline(never)]
+            pub(super) fn plain(choice: &Choice) -> &'static Table {
+                match choice.lock {
+                    $(LockId::$variant => {
+                        const LIST: &[&Table] = &[$(&Table::of::<$type, Native<NoStats>>()),+];
+                        LIST[choice.wait % LIST.len()]
+                    })*
+                }
+            }
+
+            /// The same, with counters.
+            #[cfg(feature = "stats")]
+            #[inline(never)]
+            pub(super) fn counting(choice: &Choice) -> &'static Table {
+                match choice.lock {
+                    $(LockId::$variant => {
+                        const LIST: &[&Table] = &[$(&Table::counting::<$type, Native<Counting>>()),+];
+                        LIST[choice.wait % LIST.len()]
+                    })*
+                }
+            }
+        };
     }
+    for_each_lock!(define_choosers);
 }
-#[cfg(test)]
-use choosers::*;
 
 /// The user's choice.
 enum Wanted<'a> {
@@ -194,7 +191,10 @@ pub(crate) fn is_busted(wanted: &str) -> bool {
 fn choose(_wanted: &str, choice: Option<&Choice>, _stats: Option<i32>) -> (&'static Table, Whose) {
     #[cfg(feature = "busted")]
     if is_busted(_wanted) && choice.is_some() {
-        return (const { &Table::of::<flashlock_busted::Busted, Native<NoStats>>() }, Whose::Plain);
+        return (
+            const { &Table::of::<flashlock_busted::Busted, flashlock_native::Native<flashlock_native::NoStats>>() },
+            Whose::Plain,
+        );
     }
     #[cfg(feature = "stats")]
     if _stats.is_some_and(stats::attach) {
@@ -274,4 +274,25 @@ fn imagined() -> Option<[u32; 3]> {
     }
     value.forget();
     None
+}
+
+/// No unit test of this crate locks anything. With one table, they compile in a fifth of the time.
+#[cfg(test)]
+mod choosers {
+    use flashlock_locks::mutex::spin::Futex;
+    #[cfg(feature = "stats")]
+    use flashlock_native::Counting;
+    use flashlock_native::settings::Choice;
+    use flashlock_native::{Native, NoStats};
+
+    use super::Table;
+
+    pub(super) fn plain(_: &Choice) -> &'static Table {
+        const { &Table::of::<Futex, Native<NoStats>>() }
+    }
+
+    #[cfg(feature = "stats")]
+    pub(super) fn counting(_: &Choice) -> &'static Table {
+        const { &Table::counting::<Futex, Native<Counting>>() }
+    }
 }

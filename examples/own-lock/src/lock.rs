@@ -76,7 +76,7 @@ unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
     }
 
     /// n -> n + 2. After the exchange only the address of the word is used: the next holder may free the lock.
-    unsafe fn unlock(word: &M::Word, _: &M::Word) {
+    unsafe fn release(word: &M::Word, _: &M::Word) {
         // Relaxed: only the holder changes the number.
         let mine = word.load(Relaxed) & !ASLEEP;
         if word.swap(mine.wrapping_add(STEP), Release) & ASLEEP != 0 {

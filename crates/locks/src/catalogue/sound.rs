@@ -3,22 +3,29 @@
 //! Natively this shows little. Under Miri (`cargo xtask miri`) it shows that nothing here breaks Rust's rules of
 //! memory: Miri checks each access, sees a data race wherever a lock does not order two sections, and lets loads return
 //! old values where the orderings allow that.
+//!
+//! And each event that a lock reports is about that lock.
 
 extern crate std;
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
+use std::panic::resume_unwind;
 use std::thread;
+use std::vec::Vec;
 
 use crate::closure::{Delegate, RawClosure};
-use crate::machine::bench::{Bench, Plain};
-use crate::machine::{Deadline, Patience, Time as _, TimedOut, Waiting as _, Word as _};
+use crate::machine::bench::{Bench, Plain, heard};
+use crate::machine::event::Event;
+use crate::machine::{Deadline, Listen as _, Patience, Time as _, TimedOut, Waiting as _, Word as _};
+use crate::mutex::spin::Tas;
 use crate::parts::raw::{Raw, RawLock};
 use crate::rw::{self, RawRwLock, Reader, Writer};
 use crate::{for_each_lock, for_each_rw_lock, for_each_standalone_lock};
 
 const THREADS: u32 = 3;
 const ROUNDS: u32 = if cfg!(miri) { 8 } else { 1_000 };
+const NAMED: usize = if cfg!(miri) { 6 } else { 200 };
 
 /// What a lock protects.
 struct Data(UnsafeCell<u32>);
@@ -109,6 +116,16 @@ macro_rules! each {
     };
 }
 
+macro_rules! each_closure {
+    (as $test:ident:
+        $(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?
+    ) => {
+        $($(each_closure!(@ $interface $test, concat!($name, ":wait=", stringify!($wait)), $type);)+)*
+    };
+    (@ closure $test:ident, $name:expr, $type:ty) => { $test::<$type>($name) };
+    (@ $interface:ident $test:ident, $name:expr, $type:ty) => {};
+}
+
 #[test]
 fn mutexes() {
     macro_rules! all {
@@ -127,18 +144,94 @@ fn readers_writer_locks() {
 
 #[test]
 fn closure_locks() {
-    macro_rules! one {
-        (closure, $name:expr, $type:ty) => {
-            closure::<$type>($name)
-        };
-        ($interface:ident, $name:expr, $type:ty) => {};
-    }
     macro_rules! all {
-        ($(($variant:ident, $name:literal, $interface:ident, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-            $($(one!($interface, concat!($name, ":wait=", stringify!($wait)), $type);)+)*
-        };
+        ($($rows:tt)*) => { each_closure!(as closure: $($rows)*) };
     }
     for_each_standalone_lock!(all);
+}
+
+/// Three threads use two locks of a kind. All that they report is about one of these, and each acquisition about the
+/// right one. `acquires` acquires and releases the one of this number, without reporting anything else about the other.
+fn named(name: &str, acquired: &[Event], acquires: impl Fn(usize) + Sync) {
+    let address = |lock| {
+        let heard = heard(|| acquires(lock));
+        heard.iter().find(|(_, event)| acquired.contains(event)).map_or(0, |(address, _)| *address)
+    };
+    let locks = [address(0), address(1)];
+    assert!(locks[0] != locks[1] && !locks.contains(&0), "{name}: {locks:x?}");
+    let work = |thread: usize| {
+        let turns = || (0..NAMED).map(move |turn| (thread + turn) % 3 / 2);
+        let heard = heard(|| turns().for_each(&acquires));
+        for (lock, address) in locks.iter().enumerate() {
+            let count = heard.iter().filter(|(about, event)| about == address && acquired.contains(event)).count();
+            assert_eq!(count, turns().filter(|turn| *turn == lock).count(), "{name}");
+        }
+        let strays: Vec<_> = heard.iter().filter(|(about, _)| !locks.contains(about)).collect();
+        assert!(strays.is_empty(), "{name}: {strays:x?} beside {locks:x?}");
+    };
+    thread::scope(|scope| {
+        let threads: [_; 3] = core::array::from_fn(|thread| scope.spawn(move || work(thread)));
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+    });
+}
+
+fn named_mutex<L: RawLock<Bench, Queue: Sync>>(name: &str) {
+    let locks = [Raw::<Bench, L>::new(), Raw::new()];
+    named(name, &[L::ACQUIRED], |lock| {
+        locks[lock].lock();
+        thread::yield_now();
+        // SAFETY: this thread holds it.
+        unsafe { locks[lock].unlock() };
+    });
+}
+
+fn named_rw_lock<L: RawRwLock<Bench, State: Sync>>(name: &str) {
+    let locks = [rw::Raw::<Bench, L>::new(), rw::Raw::new()];
+    for writes in [false, true] {
+        named(name, &[if writes { Event::RwWrite } else { Event::RwRead }], |lock| {
+            let lock = &locks[lock];
+            let held = if writes { lock.write(Writer::Fair, None) } else { lock.read(Reader::Newcomer, None) };
+            assert!(held.is_ok(), "{name}");
+            thread::yield_now();
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
+        });
+    }
+}
+
+fn named_closure<L: RawClosure<Bench, State: Sync>>(name: &str) {
+    let locks = [Delegate::<Bench, L, u32>::new(0), Delegate::new(0)];
+    named(name, &[Event::Acquire], |lock| locks[lock].with(|all| *all += 1));
+}
+
+#[test]
+fn events_name_their_lock() {
+    macro_rules! mutexes {
+        ($($rows:tt)*) => { each!(as named_mutex: $($rows)*) };
+    }
+    for_each_lock!(mutexes);
+    macro_rules! rw_locks {
+        ($($rows:tt)*) => { each!(as named_rw_lock: $($rows)*) };
+    }
+    for_each_rw_lock!(rw_locks);
+    macro_rules! closures {
+        ($($rows:tt)*) => { each_closure!(as named_closure: $($rows)*) };
+    }
+    for_each_standalone_lock!(closures);
+}
+
+#[test]
+#[should_panic(expected = "an event about no lock")]
+fn an_event_about_no_lock_is_found() {
+    let locks = [Raw::<Bench, Tas>::new(), Raw::new()];
+    named("an event about no lock", &[Event::Acquire], |lock| {
+        locks[lock].lock();
+        // SAFETY: this thread holds it.
+        unsafe { locks[lock].unlock() };
+        Bench::trace(Event::Wake);
+    });
 }
 
 /// Excludes, but orders nothing: what Miri must report. (A test by itself, since Miri ends there.)
@@ -157,7 +250,7 @@ unsafe impl RawLock<Bench> for Unordered {
         Ok(())
     }
 
-    unsafe fn unlock(word: &Plain, (): &()) {
+    unsafe fn release(word: &Plain, (): &()) {
         word.store(0, Relaxed);
     }
 

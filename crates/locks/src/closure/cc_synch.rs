@@ -123,8 +123,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const H: u32> RawClosure<M> for CcSynch<W
     type State = CcSynchState<M>;
 
     /// 0 -> an empty node -> 0; or joins the queue.
-    unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
-        M::trace(Event::Acquire);
+    unsafe fn serve(lock: &CcSynchState<M>, request: *mut Request) {
         // SAFETY: its life in the queue is that of invariants 2 to 4.
         let empty = unsafe { M::take_node() };
         empty.node::<M>().prepare(state::WAITING);

@@ -368,8 +368,7 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     type State = FlatState<M>;
 
     /// FREE -> HELD -> FREE; or publishes the request.
-    unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
-        M::trace(Event::Acquire);
+    unsafe fn serve(lock: &FlatState<M>, request: *mut Request) {
         if !lock.try_hold() {
             // SAFETY: the callers' promise.
             return unsafe { Self::ask(lock, request) };

@@ -66,8 +66,10 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 pub use cc_synch::CcSynch;
 pub use flat_combining::FlatCombining;
 
+use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{Machine, Word};
+use crate::parts::counted::about;
 use crate::parts::wait::{WaitPolicy, notify};
 use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
@@ -95,13 +97,20 @@ impl Request {
     }
 }
 
-/// A lock that runs requests.
+/// A lock that runs requests. It defines [`serve`](RawClosure::serve); its users call [`run`](RawClosure::run), which
+/// counts requests, and says which lock events are about. No lock overrides that.
 ///
 /// # Safety
 /// Statements 1 to 3 of the [module](self) hold.
 pub unsafe trait RawClosure<M: Machine>: 'static {
     /// The lock's state; all-zero is free.
     type State: Zeroed;
+
+    /// [`RawClosure::run`], not counted.
+    ///
+    /// # Safety
+    /// That of [`RawClosure::run`].
+    unsafe fn serve(state: &Self::State, request: *mut Request);
 
     /// Has the request run, by this thread or another one. No other request of this lock runs meanwhile.
     ///
@@ -110,7 +119,14 @@ pub unsafe trait RawClosure<M: Machine>: 'static {
     /// # Safety
     /// The request is valid, with what its function expects behind it. Until this returns, any thread may run the
     /// request, once, and nothing else accesses it. The lock is valid until every call of this has returned.
-    unsafe fn run(state: &Self::State, request: *mut Request);
+    #[inline]
+    unsafe fn run(state: &Self::State, request: *mut Request) {
+        about::<M, _, _>(state, || {
+            M::trace(Event::Acquire);
+            // SAFETY: the callers' promise.
+            unsafe { Self::serve(state, request) }
+        });
+    }
 
     /// Gives back what the lock owns besides its state.
     ///

@@ -49,6 +49,7 @@ use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::spin::Futex;
 use crate::parts::adoption::{Chain, claimed, signal, until_notified};
+use crate::parts::counted::about;
 use crate::parts::list::List;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::settle::settle;
@@ -131,7 +132,7 @@ impl<M: Machine> CondQueue<M> {
     /// [`cancel`](CondQueue::cancel) of this queue, once, or before that to [`withdraw`](CondQueue::withdraw), which
     /// ends the wait if it returns true. It does with the [`Outcome`] as that says, and nothing else with the handle.
     pub unsafe fn enqueue(&self, mutex: u64) -> Handle {
-        M::trace(Event::CondWait);
+        about::<M, _, _>(self, || M::trace(Event::CondWait));
         // SAFETY: its life in the queue is that of invariants 1 and 3; the callers keep the rest of it.
         let me = unsafe { M::take_node() };
         let node = me.node::<M>();
@@ -253,8 +254,10 @@ impl<M: Machine> CondQueue<M> {
         }
         self.leave();
         if let Some(first) = first {
-            M::trace(Event::CondSignal);
-            signal::<M>(first);
+            about::<M, _, _>(self, || {
+                M::trace(Event::CondSignal);
+                signal::<M>(first);
+            });
         }
     }
 
@@ -278,10 +281,12 @@ impl<M: Machine> CondQueue<M> {
         }
         self.leave();
         if let Some(first) = first {
-            M::trace(Event::CondBroadcast);
-            // The waiters' references keep the object alive up to here. From here on, no thread needs it.
-            self.release_refs(count);
-            release_chain::<M>(first, morph);
+            about::<M, _, _>(self, || {
+                M::trace(Event::CondBroadcast);
+                // The waiters' references keep the object alive up to here. From here on, no thread needs it.
+                self.release_refs(count);
+                release_chain::<M>(first, morph);
+            });
         }
     }
 

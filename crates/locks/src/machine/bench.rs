@@ -5,12 +5,13 @@ extern crate std;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::boxed::Box;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 use std::vec::Vec;
 
 use crate::machine::block::{Block, Name};
+use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{
     Beside, Blocks, Deadline, Handle, Kept, Listen, Machine, Memory, Patience, Pause, Special, Time, Topology,
@@ -39,6 +40,13 @@ pub(crate) fn prefer(priority: i32) {
     PRIORITY.set(priority);
 }
 
+/// The events that the calling thread reports in `act`, each with the address of the lock that it is about.
+pub(crate) fn heard(act: impl FnOnce()) -> Vec<(usize, Event)> {
+    HEARD.set(Some(Vec::new()));
+    act();
+    HEARD.take().unwrap_or_default()
+}
+
 /// From now on the calling thread's clock stands at this time (µs).
 pub(crate) fn stop_clock(micros: u32) {
     CLOCK.set(Some(micros));
@@ -50,6 +58,8 @@ std::thread_local! {
     static PRIORITY: Cell<i32> = const { Cell::new(0) };
     static KEPT: [Cell<u32>; Kept::OF_THREAD] = const { [const { Cell::new(0) }; Kept::OF_THREAD] };
     static RANDOM: Cell<u32> = const { Cell::new(1) };
+    static ABOUT: Cell<usize> = const { Cell::new(0) };
+    static HEARD: RefCell<Option<Vec<(usize, Event)>>> = const { RefCell::new(None) };
 }
 
 /// How often a waiter polls that could sleep.
@@ -239,7 +249,15 @@ impl Waiting for Bench {
 
 impl Topology for Bench {}
 
-impl Listen for Bench {}
+impl Listen for Bench {
+    fn about(lock: usize) -> usize {
+        ABOUT.replace(lock)
+    }
+
+    fn trace(event: Event) {
+        HEARD.with_borrow_mut(|heard| heard.as_mut().map(|heard| heard.push((ABOUT.get(), event))));
+    }
+}
 
 impl Special for Bench {
     unsafe fn any_node(look: impl FnMut(Handle) -> bool) -> bool {

@@ -177,6 +177,11 @@ impl<M: Machine, O: Options> Listen for Tuned<M, O> {
     }
 
     #[inline(always)]
+    fn about(lock: usize) -> usize {
+        M::about(lock)
+    }
+
+    #[inline(always)]
     fn trace(event: Event) {
         M::trace(event);
     }

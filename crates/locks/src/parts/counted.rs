@@ -7,6 +7,15 @@ use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked};
 
+/// Does something to the lock whose state is there. What it reports is [about](crate::machine::Listen::about) that lock.
+#[inline(always)]
+pub fn about<M: Machine, S, R>(state: &S, act: impl FnOnce() -> R) -> R {
+    let before = M::about(core::ptr::from_ref(state).addr());
+    let result = act();
+    M::about(before);
+    result
+}
+
 /// The wait of a thread that found a mutex held: measures how long `wait` takes, or counts that it gave up.
 #[inline(always)]
 pub fn contended<M: Machine>(wait: impl FnOnce() -> Result<(), TimedOut>) -> Result<(), TimedOut> {

@@ -29,6 +29,7 @@ use core::marker::PhantomData;
 use crate::machine::event::Event;
 use crate::machine::{ConstWord, Deadline, Handle, Machine, TimedOut, Word};
 use crate::parts::adoption::Chain;
+use crate::parts::counted::about;
 use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
 /// A mutual exclusion lock.
@@ -37,11 +38,14 @@ use crate::parts::zeroed::{ConstZeroed, Zeroed};
 /// |---|---|
 /// | [`try_acquire`](RawLock::try_acquire) | [`try_lock`](RawLock::try_lock) |
 /// | [`acquire`](RawLock::acquire) | [`lock`](RawLock::lock), [`lock_until`](RawLock::lock_until) |
+/// | [`release`](RawLock::release) | [`unlock`](RawLock::unlock) |
+/// | [`take_over`](RawLock::take_over) | [`adopt`](RawLock::adopt) |
 /// | [`acquire_adopted`](RawLock::acquire_adopted) | [`lock_adopted`](RawLock::lock_adopted) |
 /// | the other functions | the same |
 ///
-/// The functions on the right count acquisitions, and call those on the left. No lock overrides them. Only a lock that
-/// is part of another lock, which counts for both, is called by the functions on the left.
+/// The functions on the right count acquisitions, say which lock events are about, and call those on the left. No lock
+/// overrides them. Only a lock that is part of another lock, which counts for both, is called by the functions on the
+/// left.
 ///
 /// # Safety
 /// While its callers keep the [contract](self), it does with the nodes and blocks that it takes or is passed only what
@@ -76,11 +80,11 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut>;
 
-    /// Releases the lock. After the store that lets another thread in, nothing of the lock is accessed.
+    /// [`RawLock::unlock`], without saying which lock it is.
     ///
     /// # Safety
-    /// The [contract](self), 1 and 2. Or the lock is free; then nothing happens.
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue);
+    /// That of [`RawLock::unlock`].
+    unsafe fn release(word: &M::Word, queue: &Self::Queue);
 
     /// Whether a thread holds the lock, or did a moment ago.
     ///
@@ -88,14 +92,13 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     unsafe fn is_locked(word: &M::Word, queue: &Self::Queue) -> bool;
 
-    /// Takes over the waiters of a broadcast. The caller need not hold the lock. The waiters sleep. The lock puts them
-    /// into its queue, where they are woken in their turn; each of them ends with [`RawLock::lock_adopted`]. A lock
-    /// without a queue for sleepers lets them go one after another. A lock touches its own state only as long as the
-    /// chain's first waiter cannot go on: the mutex exists as long as a thread has yet to acquire it.
+    /// [`RawLock::adopt`], without saying which lock it is. A lock without a queue for sleepers lets the waiters go one
+    /// after another. A lock touches its own state only as long as the chain's first waiter cannot go on: the mutex
+    /// exists as long as a thread has yet to acquire it.
     ///
     /// # Safety
     /// The [contract](self), 1.
-    unsafe fn adopt(_word: &M::Word, _queue: &Self::Queue, chain: Chain) {
+    unsafe fn take_over(_word: &M::Word, _queue: &Self::Queue, chain: Chain) {
         chain.hand_over_hand::<M>();
     }
 
@@ -119,12 +122,14 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     #[inline]
     unsafe fn try_lock(word: &M::Word, queue: &Self::Queue) -> bool {
-        // SAFETY: the callers' promise.
-        let taken = unsafe { Self::try_acquire(word, queue) };
-        if taken {
-            M::trace(Self::ACQUIRED);
-        }
-        taken
+        about::<M, _, _>(word, || {
+            // SAFETY: the callers' promise.
+            let taken = unsafe { Self::try_acquire(word, queue) };
+            if taken {
+                M::trace(Self::ACQUIRED);
+            }
+            taken
+        })
     }
 
     /// Acquires the lock.
@@ -133,9 +138,11 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     #[inline]
     unsafe fn lock(word: &M::Word, queue: &Self::Queue) {
-        M::trace(Self::ACQUIRED); // Before, so that nothing is left to do afterwards.
-        // SAFETY: the callers' promise. Without a deadline it cannot time out.
-        let _ = unsafe { Self::acquire(word, queue, None) };
+        about::<M, _, _>(word, || {
+            M::trace(Self::ACQUIRED); // Before, so that nothing is left to do afterwards.
+            // SAFETY: the callers' promise. Without a deadline it cannot time out.
+            let _ = unsafe { Self::acquire(word, queue, None) };
+        });
     }
 
     /// Acquires the lock, or gives up when the deadline has passed. A free lock is acquired even after the deadline.
@@ -144,10 +151,33 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// The [contract](self), 1.
     #[inline]
     unsafe fn lock_until(word: &M::Word, queue: &Self::Queue, until: Deadline) -> Result<(), TimedOut> {
+        about::<M, _, _>(word, || {
+            // SAFETY: the callers' promise.
+            unsafe { Self::acquire(word, queue, Some(&until)) }?;
+            M::trace(Self::ACQUIRED);
+            Ok(())
+        })
+    }
+
+    /// Releases the lock. After the store that lets another thread in, nothing of the lock is accessed.
+    ///
+    /// # Safety
+    /// The [contract](self), 1 and 2. Or the lock is free; then nothing happens.
+    #[inline]
+    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
         // SAFETY: the callers' promise.
-        unsafe { Self::acquire(word, queue, Some(&until)) }?;
-        M::trace(Self::ACQUIRED);
-        Ok(())
+        about::<M, _, _>(word, || unsafe { Self::release(word, queue) });
+    }
+
+    /// Takes over the waiters of a broadcast. The caller need not hold the lock. The waiters sleep. The lock puts them
+    /// into its queue, where they are woken in their turn; each of them ends with [`RawLock::lock_adopted`].
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn adopt(word: &M::Word, queue: &Self::Queue, chain: Chain) {
+        // SAFETY: the callers' promise.
+        about::<M, _, _>(word, || unsafe { Self::take_over(word, queue, chain) });
     }
 
     /// Waits until the calling thread, whose own node [`RawLock::adopt`] has moved, has acquired the lock. From then on
@@ -158,9 +188,11 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// for it.
     #[inline]
     unsafe fn lock_adopted(word: &M::Word, queue: &Self::Queue, node: Handle) {
-        M::trace(Self::ACQUIRED);
-        // SAFETY: the callers' promise.
-        unsafe { Self::acquire_adopted(word, queue, node) }
+        about::<M, _, _>(word, || {
+            M::trace(Self::ACQUIRED);
+            // SAFETY: the callers' promise.
+            unsafe { Self::acquire_adopted(word, queue, node) }
+        });
     }
 }
 
@@ -256,10 +288,10 @@ macro_rules! same_as {
         $crate::same_as!(@@ $m, $lock, RawLock, acquire(until: Option<&$crate::machine::Deadline>)
             -> Result<(), $crate::machine::TimedOut>);
     };
-    (@ unlock $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, unlock() -> ()); };
+    (@ release $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, release() -> ()); };
     (@ is_locked $m:ty, $lock:ty) => { $crate::same_as!(@@ $m, $lock, RawLock, is_locked() -> bool); };
-    (@ adopt $m:ty, $lock:ty) => {
-        $crate::same_as!(@@ $m, $lock, RawLock, adopt(chain: $crate::parts::adoption::Chain) -> ());
+    (@ take_over $m:ty, $lock:ty) => {
+        $crate::same_as!(@@ $m, $lock, RawLock, take_over(chain: $crate::parts::adoption::Chain) -> ());
     };
     (@ acquire_adopted $m:ty, $lock:ty) => {
         $crate::same_as!(@@ $m, $lock, RawLock, acquire_adopted(node: $crate::machine::Handle) -> ());

@@ -223,7 +223,7 @@ impl<M: Machine> RawRwLock<M> for FutexRw {
     }
 
     #[inline]
-    unsafe fn unlock(state: &FutexRwState<M>) {
+    unsafe fn release(state: &FutexRwState<M>) {
         let seen = state.count.load(Relaxed);
         if !is_free(seen) {
             state.release(seen);

@@ -21,6 +21,7 @@ use core::marker::PhantomData;
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine};
+use crate::parts::counted::about;
 use crate::parts::zeroed::{ConstZeroed, Zeroed};
 
 pub mod cst;
@@ -72,9 +73,11 @@ pub enum Refusal {
 /// | [`try_acquire_read`](RawRwLock::try_acquire_read) | [`try_read`](RawRwLock::try_read) |
 /// | [`acquire_write`](RawRwLock::acquire_write) | [`write`](RawRwLock::write) |
 /// | [`try_acquire_write`](RawRwLock::try_acquire_write) | [`try_write`](RawRwLock::try_write) |
+/// | [`release`](RawRwLock::release) | [`unlock`](RawRwLock::unlock) |
 /// | the other functions | the same |
 ///
-/// The functions on the right count acquisitions and time-outs, and call those on the left. No lock overrides them.
+/// The functions on the right count acquisitions and time-outs, say which lock events are about, and call those on the
+/// left. No lock overrides them.
 pub trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
     type State: Zeroed;
@@ -112,12 +115,11 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     unsafe fn try_acquire_write(state: &Self::State) -> bool;
 
-    /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the
-    /// store that lets another thread in, nothing of the lock is accessed.
+    /// [`RawRwLock::unlock`], without saying which lock it is.
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1 and 2.
-    unsafe fn unlock(state: &Self::State);
+    unsafe fn release(state: &Self::State);
 
     /// Whether a thread holds the lock for writing, or did a moment ago.
     ///
@@ -144,12 +146,14 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline(always)]
     unsafe fn enter(state: &Self::State) -> bool {
-        // SAFETY: the callers' promise.
-        let entered = unsafe { Self::acquire_fast(state) };
-        if entered {
-            M::trace(Event::RwRead);
-        }
-        entered
+        about::<M, _, _>(state, || {
+            // SAFETY: the callers' promise.
+            let entered = unsafe { Self::acquire_fast(state) };
+            if entered {
+                M::trace(Event::RwRead);
+            }
+            entered
+        })
     }
 
     /// Acquires for reading. A reader that need not wait for writers acquires a lock that no writer holds even after
@@ -160,7 +164,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     #[inline]
     unsafe fn read(state: &Self::State, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
         // SAFETY: the callers' promise.
-        counted::<M>(unsafe { Self::acquire_read(state, how, until) }, Event::RwRead)
+        counted::<M, _>(state, Event::RwRead, || unsafe { Self::acquire_read(state, how, until) })
     }
 
     /// Acquires for reading if that is possible at once. A [`Reader::Newcomer`] passes writers that wait.
@@ -170,7 +174,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     #[inline]
     unsafe fn try_read(state: &Self::State, how: Reader) -> Result<(), Refusal> {
         // SAFETY: the callers' promise.
-        counted::<M>(unsafe { Self::try_acquire_read(state, how) }, Event::RwRead)
+        counted::<M, _>(state, Event::RwRead, || unsafe { Self::try_acquire_read(state, how) })
     }
 
     /// Acquires for writing. A free lock is acquired even after the deadline.
@@ -180,7 +184,7 @@ pub trait RawRwLock<M: Machine>: 'static {
     #[inline]
     unsafe fn write(state: &Self::State, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         // SAFETY: the callers' promise.
-        counted::<M>(unsafe { Self::acquire_write(state, how, until) }, Event::RwWrite)
+        counted::<M, _>(state, Event::RwWrite, || unsafe { Self::acquire_write(state, how, until) })
     }
 
     /// Acquires for writing if that is possible at once.
@@ -189,24 +193,44 @@ pub trait RawRwLock<M: Machine>: 'static {
     /// The [contract](crate::parts::raw), 1.
     #[inline]
     unsafe fn try_write(state: &Self::State) -> bool {
+        about::<M, _, _>(state, || {
+            // SAFETY: the callers' promise.
+            let taken = unsafe { Self::try_acquire_write(state) };
+            if taken {
+                M::trace(Event::RwWrite);
+            }
+            taken
+        })
+    }
+
+    /// Releases what is held: the write lock if there is one, else a read lock; nothing if the lock is free. After the
+    /// store that lets another thread in, nothing of the lock is accessed.
+    ///
+    /// # Safety
+    /// The [contract](crate::parts::raw), 1 and 2.
+    #[inline]
+    unsafe fn unlock(state: &Self::State) {
         // SAFETY: the callers' promise.
-        let taken = unsafe { Self::try_acquire_write(state) };
-        if taken {
-            M::trace(Event::RwWrite);
-        }
-        taken
+        about::<M, _, _>(state, || unsafe { Self::release(state) });
     }
 }
 
 /// Counts an acquisition as `event`, or as one that timed out.
 #[inline(always)]
-fn counted<M: Machine>(acquired: Result<(), Refusal>, event: Event) -> Result<(), Refusal> {
-    match acquired {
-        Ok(()) => M::trace(event),
-        Err(Refusal::TimedOut) => M::trace(Event::RwTimedOut),
-        Err(_) => {}
-    }
-    acquired
+fn counted<M: Machine, S>(
+    state: &S,
+    event: Event,
+    acquire: impl FnOnce() -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    about::<M, _, _>(state, || {
+        let acquired = acquire();
+        match acquired {
+            Ok(()) => M::trace(event),
+            Err(Refusal::TimedOut) => M::trace(Event::RwTimedOut),
+            Err(_) => {}
+        }
+        acquired
+    })
 }
 
 /// A readers-writer lock with its state, which nothing else has access to. So part 1 of the
@@ -312,7 +336,7 @@ macro_rules! same_rw_as {
             until: Option<$crate::machine::Deadline>) -> Result<(), $crate::rw::Refusal>);
     };
     (@ try_acquire_write $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, try_acquire_write() -> bool); };
-    (@ unlock $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, unlock() -> ()); };
+    (@ release $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, release() -> ()); };
     (@ is_written $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_written() -> bool); };
     (@ is_held $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, is_held() -> bool); };
     (@ destroy $m:ty, $lock:ty) => { $crate::same_rw_as!(@@ $m, $lock, destroy() -> ()); };

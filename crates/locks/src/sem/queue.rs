@@ -100,6 +100,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Handle, Machine, Pause, Word};
+use crate::parts::counted::about;
 use crate::parts::list::List;
 use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, call_one, help, is_at, is_listed, kind};
@@ -208,13 +209,16 @@ impl<M: Machine> Semaphore<'_, M> {
     /// n + 1 -> n. Returns whether there was a permit.
     #[inline(always)]
     pub fn try_wait(self) -> bool {
-        let seen = self.word.load(Relaxed);
-        let none_queued = (1..=MOST).contains(&seen);
-        let taken = none_queued && self.word.compare_exchange(seen, seen - 1, Acquire, Relaxed).is_ok() || self.take();
-        if taken {
-            M::trace(Event::SemAcquire);
-        }
-        taken
+        about::<M, _, _>(self.word, || {
+            let seen = self.word.load(Relaxed);
+            let none_queued = (1..=MOST).contains(&seen);
+            let taken =
+                none_queued && self.word.compare_exchange(seen, seen - 1, Acquire, Relaxed).is_ok() || self.take();
+            if taken {
+                M::trace(Event::SemAcquire);
+            }
+            taken
+        })
     }
 
     #[cold]
@@ -233,13 +237,15 @@ impl<M: Machine> Semaphore<'_, M> {
     /// called in a signal handler that has interrupted any of these functions.
     #[inline(always)]
     pub fn post(self) -> Result<(), Overflow> {
-        let seen = self.word.load(Relaxed);
-        // No waiter is queued, and there is room.
-        if seen < MOST && self.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
-            M::trace(Event::SemPost);
-            return Ok(());
-        }
-        self.post_slow()
+        about::<M, _, _>(self.word, || {
+            let seen = self.word.load(Relaxed);
+            // No waiter is queued, and there is room.
+            if seen < MOST && self.word.compare_exchange(seen, seen + 1, Release, Relaxed).is_ok() {
+                M::trace(Event::SemPost);
+                return Ok(());
+            }
+            self.post_slow()
+        })
     }
 
     #[cold]

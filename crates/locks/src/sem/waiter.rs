@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Unparked, Word};
+use crate::parts::counted::about;
 use crate::parts::settle::try_settle;
 use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
@@ -71,6 +72,10 @@ impl<M: Machine> Semaphore<'_, M> {
     /// [`cancel`](Semaphore::cancel), once.
     #[cold]
     pub unsafe fn begin(self, until: Option<Deadline>) -> Entry {
+        about::<M, _, _>(self.word, || self.poll_and_join(until))
+    }
+
+    fn poll_and_join(self, until: Option<Deadline>) -> Entry {
         if !M::crowded() && !has_list(self.word.load(Relaxed)) {
             let mut taken = false;
             let done = |seen| {
@@ -169,7 +174,11 @@ impl<M: Machine> Semaphore<'_, M> {
     /// Sleeps, by `park`, until there is a permit for the calling thread, or a sleep has ended otherwise. `park` gets
     /// the word and the value as [`Waiting::park`](crate::machine::Waiting::park) does. It may end the wait by not
     /// returning; the clean-up then calls [`Semaphore::cancel`].
-    pub fn wait_with(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
+    pub fn wait_with(self, me: Handle, until: Option<Deadline>, park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
+        about::<M, _, _>(self.word, || self.sleep(me, until, park))
+    }
+
+    fn sleep(self, me: Handle, until: Option<Deadline>, mut park: impl FnMut(&M::Word, u32) -> Slept) -> Ended {
         let node = me.node::<M>();
         loop {
             let (mut why, seen) = (Slept::Woken, node.state.load(Acquire));
@@ -241,8 +250,10 @@ impl<M: Machine> Semaphore<'_, M> {
     /// Ends the wait of the calling thread, which has been cancelled, without a permit. If it was called, another
     /// waiter is called.
     pub fn cancel(self, me: Handle) {
-        if self.quit(me) != state::WAITS {
-            self.pass_on();
-        }
+        about::<M, _, _>(self.word, || {
+            if self.quit(me) != state::WAITS {
+                self.pass_on();
+            }
+        });
     }
 }

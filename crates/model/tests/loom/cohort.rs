@@ -35,7 +35,7 @@ pub(crate) struct InLine<C>(std::marker::PhantomData<C>);
 unsafe impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G, L, P>> {
     type Queue = <Cohort<G, L, P> as RawLock<Loom>>::Queue;
 
-    flashlock_locks::same_as!(Loom, Cohort<G, L, P>: try_acquire unlock is_locked destroy);
+    flashlock_locks::same_as!(Loom, Cohort<G, L, P>: try_acquire release is_locked destroy);
 
     unsafe fn acquire(word: &Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
         // SAFETY: the callers' promise.

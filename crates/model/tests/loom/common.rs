@@ -45,6 +45,29 @@ pub(crate) fn excludes<L: Lock>(name: &str, depth: Depth, setup: Setup, rounds: 
     explore(name, depth, setup, sections::<L>(rounds));
 }
 
+/// The last of two frees the mutex.
+pub(crate) fn last_frees<L: Lock>() {
+    last_frees_of(erased::<Loomed, L>);
+}
+
+fn last_frees_of(new: fn() -> AnyMutex) {
+    let mutex = Arc::new(new());
+    let work = |mutex: &AnyMutex| {
+        mutex.lock();
+        let last = mutex.visit() == 1;
+        mutex.unlock();
+        if last {
+            mutex.free();
+        }
+    };
+    let other = {
+        let mutex = mutex.clone();
+        thread::spawn(move || work(&mutex))
+    };
+    work(&mutex);
+    other.join().expect("no panic");
+}
+
 /// A thread that takes its time, one that has until the first tick, and the tick. Each thread that gets the lock makes
 /// a visit.
 pub(crate) fn timed<L: Lock>() -> impl Fn() + Send + Sync + 'static {

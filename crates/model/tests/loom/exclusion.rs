@@ -9,7 +9,7 @@ use flashlock_model::Setup;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::explore;
 
-use crate::common::{ALL, HASTY, excludes, sections};
+use crate::common::{ALL, HASTY, excludes, last_frees, sections};
 use crate::modelled::{MUTEXES, RW_LOCKS, STANDALONE, assert_complete, each};
 use crate::{closures, cohort, rcl, rw};
 
@@ -57,6 +57,14 @@ macro_rules! excluding {
         fn three_threads() {
             let [_, three] = preemptions($lock, stringify!($wait)).map(Depth::in_full);
             excludes::<$type>(&format!("{NAME} 1+1+1"), three, setup($lock), &[1, 1, 1]);
+        }
+
+        #[test]
+        fn nothing_is_touched_after_release() {
+            let overdue = Setup { tunables: &HASTY, micros_step: 3, ..setup($lock) };
+            for (what, setup) in [("freed", setup($lock)), ("freed, overdue", overdue)] {
+                explore(&format!("{NAME} {what}"), Preemptions(2), setup, last_frees::<$type>);
+            }
         }
     };
 }

@@ -19,7 +19,7 @@ use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
 
 use crate::common::Racers::Three;
-use crate::common::{ALL, AnyMutex, HASTY, Lock, Mutex, sections, sleepers, timed};
+use crate::common::{ALL, HASTY, Mutex, last_frees, sections, sleepers, timed};
 use crate::cond::Shared;
 use crate::culling::{self, LEAVES, STAYS};
 use crate::culling_mutants::*;
@@ -50,53 +50,6 @@ fn lost_wake_ups() {
     find("mcs-tp: a release wakes nobody", BOUND, unheard, sections::<McsTp<Park>>(&[1, 1]));
     find("mcscrn: a release wakes nobody", BOUND, unheard, sections::<Mcscrn<Park>>(&[1, 1]));
     find("lifo-cr: a release wakes nobody", BOUND, unheard, sections::<LifoCr<Park>>(&[1, 1]));
-}
-
-/// The last of two frees the mutex.
-fn last_frees<L: Lock>() {
-    last_frees_of(erased::<Loomed, L>);
-}
-
-fn last_frees_of(new: fn() -> AnyMutex) {
-    let mutex = Arc::new(new());
-    let work = |mutex: &AnyMutex| {
-        mutex.lock();
-        let last = mutex.visit() == 1;
-        mutex.unlock();
-        if last {
-            mutex.free();
-        }
-    };
-    let other = {
-        let mutex = mutex.clone();
-        thread::spawn(move || work(&mutex))
-    };
-    work(&mutex);
-    other.join().expect("no panic");
-}
-
-#[test]
-fn nothing_is_touched_after_release() {
-    use flashlock_locks::mutex::flash::Flash;
-    use flashlock_locks::mutex::malthusian::Mcscr;
-    use flashlock_locks::mutex::numa::{Cna, QspinCna};
-    use flashlock_locks::mutex::queue::{Mcs, Qspin};
-    use flashlock_locks::mutex::spin::{Tas, Ticket};
-    use flashlock_locks::parts::wait::SpinThenPark;
-
-    let overdue = Setup { tunables: &HASTY, micros_step: 3, ..SETUP };
-    explore("tas freed", BOUND, SETUP, last_frees::<Tas>);
-    explore("futex freed", BOUND, SETUP, last_frees::<Futex>);
-    explore("flash freed", Preemptions(2), SETUP, last_frees::<Flash>);
-    explore("flash granted, freed", Preemptions(2), overdue, last_frees::<Flash>);
-    explore("mcs freed", BOUND, SETUP, last_frees::<Mcs<SpinThenPark>>);
-    explore("ticket freed", BOUND, SETUP, last_frees::<Ticket>);
-    explore("cna freed", BOUND, SETUP, last_frees::<Cna<SpinThenPark>>);
-    explore("qspin freed", BOUND, SETUP, last_frees::<Qspin<SpinThenPark>>);
-    explore("qspin-cna freed", BOUND, SETUP, last_frees::<QspinCna<SpinThenPark>>);
-    explore("mcscr freed", BOUND, SETUP, last_frees::<Mcscr<SpinThenPark>>);
-    explore("shfl freed", BOUND, SETUP, last_frees::<Shfl<Park>>);
-    explore("shfl granted, freed", BOUND, overdue, last_frees::<Shfl<Park>>);
 }
 
 #[test]

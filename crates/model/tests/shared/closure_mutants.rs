@@ -188,7 +188,7 @@ impl<const B: u8> MutantCc<B> {
 unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantCc<B> {
     type State = CcSynchState<M>;
 
-    unsafe fn run(lock: &CcSynchState<M>, request: *mut Request) {
+    unsafe fn serve(lock: &CcSynchState<M>, request: *mut Request) {
         let empty = take_node::<M>();
         empty.node::<M>().prepare(state::WAITING);
         if B == LINKS_FIRST {
@@ -349,7 +349,7 @@ impl<const B: u8> MutantFlat<B> {
 unsafe impl<M: Machine, const B: u8> RawClosure<M> for MutantFlat<B> {
     type State = FlatState<M>;
 
-    unsafe fn run(lock: &FlatState<M>, request: *mut Request) {
+    unsafe fn serve(lock: &FlatState<M>, request: *mut Request) {
         if lock.lock.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             // SAFETY: the callers' promise.
             unsafe { Request::act(request) };

@@ -65,13 +65,13 @@ impl LifoBug for LosesThoseBetween {
 unsafe impl<M: Machine, B: LifoBug> RawLock<M> for MutantLifo<B> {
     type Queue = LifoQueue<M>;
 
-    flashlock_locks::same_as!(M, SoundLifo: try_acquire acquire is_locked adopt acquire_adopted);
+    flashlock_locks::same_as!(M, SoundLifo: try_acquire acquire is_locked take_over acquire_adopted);
 
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         match handle_in(queue.top.load(Acquire)).and_then(|top| B::take(queue, top)) {
             Some(successor) => assert!(grant::<M>(successor, M::numa_node), "a skeleton for waiters that stay"),
             // SAFETY: the callers' promise.
-            None => unsafe { <SoundLifo as RawLock<M>>::unlock(word, queue) },
+            None => unsafe { <SoundLifo as RawLock<M>>::release(word, queue) },
         }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) struct HboByStore;
 unsafe impl<M: Machine> RawLock<M> for HboByStore {
     type Queue = ();
 
-    flashlock_locks::same_as!(M, Hbo: try_acquire unlock is_locked);
+    flashlock_locks::same_as!(M, Hbo: try_acquire release is_locked);
 
     unsafe fn acquire(word: &M::Word, queue: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {

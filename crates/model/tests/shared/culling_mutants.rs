@@ -140,9 +140,9 @@ impl<const B: u8> MutantCulling<B> {
 unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
     type Queue = CullingQueue<M>;
 
-    flashlock_locks::same_as!(M, Sound: try_acquire acquire is_locked adopt acquire_adopted);
+    flashlock_locks::same_as!(M, Sound: try_acquire acquire is_locked take_over acquire_adopted);
 
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         let done = match B {
             CULLS_UNLINKED => Self::set_unlinked_aside(queue),
             KEEPS_FRONT => Self::free_keeping_front(queue),
@@ -151,7 +151,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
         };
         if !done {
             // SAFETY: the callers' promise.
-            unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
+            unsafe { <Sound as RawLock<M>>::release(word, queue) };
         }
     }
 }

@@ -266,7 +266,7 @@ unsafe impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
 
     flashlock_locks::same_as!(Model<C>, Flash: try_acquire acquire acquire_adopted);
 
-    unsafe fn unlock(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &<Model<C> as Memory>::Word, queue: &Self::Queue) {
         queue.turn.store(turn::next(queue.turn.load(Relaxed)), Relaxed);
         let mut slept = false;
         let called = loop {
@@ -300,10 +300,10 @@ unsafe impl<C: Checker, const B: u8> RawLock<Model<C>> for MutantFlash<B> {
     unsafe fn is_locked(word: &<Model<C> as Memory>::Word, _: &Self::Queue) -> bool {
         word.load(Acquire) != 0
     }
-    unsafe fn adopt(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
+    unsafe fn take_over(word: &<Model<C> as Memory>::Word, queue: &Self::Queue, chain: Chain) {
         World::<C>::get().set_mark(ADOPTS);
         // SAFETY: the callers' promise.
-        unsafe { <Flash as RawLock<Model<C>>>::adopt(word, queue, chain) };
+        unsafe { <Flash as RawLock<Model<C>>>::take_over(word, queue, chain) };
         World::<C>::get().set_mark(0);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct MutantFutex<B>(std::marker::PhantomData<B>);
 pub(crate) trait FutexBug: 'static {
     fn unlock<M: Machine>(word: &M::Word) {
         // SAFETY: the callers' promise.
-        unsafe { <Futex as RawLock<M>>::unlock(word, &()) };
+        unsafe { <Futex as RawLock<M>>::release(word, &()) };
     }
     fn lock_slow<M: Machine>(word: &M::Word) {
         // SAFETY: the callers' promise.
@@ -28,7 +28,7 @@ pub(crate) trait FutexBug: 'static {
     }
     fn adopt<M: Machine>(word: &M::Word, chain: Chain) {
         // SAFETY: the callers' promise.
-        unsafe { <Futex as RawLock<M>>::adopt(word, &(), chain) };
+        unsafe { <Futex as RawLock<M>>::take_over(word, &(), chain) };
     }
     fn acquire_adopted<M: Machine>(word: &M::Word, me: Handle) {
         // SAFETY: the callers' promise.
@@ -84,13 +84,13 @@ unsafe impl<M: Machine, B: FutexBug> RawLock<M> for MutantFutex<B> {
         }
         Ok(())
     }
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
     }
     unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         word.load(Relaxed) != 0
     }
-    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn take_over(word: &M::Word, _: &(), chain: Chain) {
         B::adopt::<M>(word, chain);
     }
     unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
@@ -274,7 +274,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantMcs<B> {
     unsafe fn acquire(_: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
         Self::join(queue, until.copied())
     }
-    unsafe fn unlock(_: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(_: &M::Word, queue: &Self::Queue) {
         if queue.tail.compare_exchange(1, 0, Release, Relaxed).is_err() {
             Self::hand_over(queue);
         }
@@ -297,9 +297,9 @@ pub(crate) trait ShflBug: 'static {
 unsafe impl<M: Machine, B: ShflBug> RawLock<M> for MutantShfl<B> {
     type Queue = ShflQueue<M>;
 
-    flashlock_locks::same_as!(M, Sound: try_acquire acquire adopt acquire_adopted);
+    flashlock_locks::same_as!(M, Sound: try_acquire acquire take_over acquire_adopted);
 
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         B::unlock(word, queue);
     }
     unsafe fn is_locked(word: &M::Word, _: &Self::Queue) -> bool {
@@ -313,6 +313,6 @@ impl ShflBug for ForgetsTheMoved {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         word.swap(1, Relaxed);
         // SAFETY: the callers' promise.
-        unsafe { <Sound as RawLock<M>>::unlock(word, queue) };
+        unsafe { <Sound as RawLock<M>>::release(word, queue) };
     }
 }

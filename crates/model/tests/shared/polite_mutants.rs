@@ -17,7 +17,7 @@ pub(crate) trait PoliteBug: 'static {
     }
     fn unlock<M: Machine>(word: &M::Word) {
         // SAFETY: the callers' promise.
-        unsafe { <Polite as RawLock<M>>::unlock(word, &()) };
+        unsafe { <Polite as RawLock<M>>::release(word, &()) };
     }
 }
 
@@ -37,7 +37,7 @@ unsafe impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
         B::acquire::<M>(word);
         Ok(())
     }
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         B::unlock::<M>(word);
     }
 }

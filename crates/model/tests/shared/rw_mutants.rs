@@ -25,7 +25,7 @@ pub(crate) trait RwBug: 'static {
     }
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         // SAFETY: a model's state, see `harness::Mutex`.
-        unsafe { Sound::unlock(state) };
+        unsafe { Sound::release(state) };
     }
 }
 
@@ -42,7 +42,7 @@ impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     unsafe fn acquire_write(state: &ShflRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         B::acquire_write(state, how, until)
     }
-    unsafe fn unlock(state: &ShflRwState<M>) {
+    unsafe fn release(state: &ShflRwState<M>) {
         B::unlock(state);
     }
 }
@@ -60,11 +60,11 @@ impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
             is_written is_held destroy
     );
 
-    unsafe fn unlock(state: &CstRwState<M>) {
+    unsafe fn release(state: &CstRwState<M>) {
         // SAFETY: the callers' promise.
         let writes = unsafe { Apart::is_written(state) };
         // SAFETY: the callers' promise.
-        unsafe { Apart::unlock(state) };
+        unsafe { Apart::release(state) };
         if !writes {
             state.heat.store(0, Relaxed);
         }
@@ -120,7 +120,7 @@ impl RwBug for WakesNobody {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         state.count.fetch_and(!SLEEPER, Relaxed);
         // SAFETY: a model's state, see `harness::Mutex`.
-        unsafe { Sound::unlock(state) };
+        unsafe { Sound::release(state) };
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct LooksBack;
 impl RwBug for LooksBack {
     fn unlock<M: Machine>(state: &ShflRwState<M>) {
         // SAFETY: a model's state, see `harness::Mutex`.
-        unsafe { Sound::unlock(state) };
+        unsafe { Sound::release(state) };
         let _ = state.count.load(Relaxed);
     }
 }

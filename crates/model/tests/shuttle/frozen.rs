@@ -218,7 +218,7 @@ impl ShflBug for RousesNobody {
     fn unlock<M: Machine>(word: &M::Word, queue: &ShflQueue<M>) {
         queue.head.fetch_and(!ROUSE, Relaxed);
         // SAFETY: the callers' promise.
-        unsafe { <Shfl<Park> as RawLock<M>>::unlock(word, queue) };
+        unsafe { <Shfl<Park> as RawLock<M>>::release(word, queue) };
     }
 }
 

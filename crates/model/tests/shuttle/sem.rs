@@ -218,7 +218,7 @@ fn threads_stopped_anywhere_hold_nobody_up() {
     for (name, tunables) in [("fifo", &Tunables::DEFAULT), ("lifo", &LIFO)] {
         let setup = Setup { tunables, ..CROWDED };
         both(&format!("sem, two stopped, {name}"), Draws { usual: 3_000, full: 300_000 }, setup, || {
-            stopped_anywhere::<3, 3>(post)
+            stopped_anywhere::<3, 3>(post);
         });
         both(&format!("sem, two stopped, few posts, {name}"), Draws { usual: 1_500, full: 100_000 }, setup, || {
             stopped_anywhere::<4, 2>(post);

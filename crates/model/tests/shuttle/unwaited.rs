@@ -162,7 +162,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
         true
     }
 
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         // SAFETY: callers hold the lock; the node is only looked at.
         let kept = unsafe { queue.holder() }.node;
         let link = kept.map_or(&queue.front, |node| &node.node::<M>().next);
@@ -171,7 +171,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for Mutant<B> {
             M::pause(Pause::Nap(1));
         }
         // SAFETY: the callers' promise.
-        unsafe { <Mcs<Park> as RawLock<M>>::unlock(word, queue) };
+        unsafe { <Mcs<Park> as RawLock<M>>::release(word, queue) };
     }
 }
 
@@ -182,7 +182,7 @@ struct KeepsNodes;
 unsafe impl<M: Machine> RawLock<M> for KeepsNodes {
     type Queue = ClhQueue<M>;
 
-    flashlock_locks::same_as!(M, Clh<Park>: try_acquire acquire unlock is_locked);
+    flashlock_locks::same_as!(M, Clh<Park>: try_acquire acquire release is_locked);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! # The object that the calling thread is using
 //!
-//! A lock reports events, but does not know which pthread object it serves. Its caller knows, and calls [`begin`]
-//! before and [`Scope::end`] after each operation that may acquire something. Events and waits in between are counted
-//! for that object, whichever lock serves it. Nothing here has a destructor. A cancelled thread leaves a stale subject,
-//! which its next call replaces.
+//! A lock's events are about the lock at an address ([`about`]). Where it serves a pthread object, its caller knows more:
+//! it calls [`begin`] before and [`Scope::end`] after each operation that may acquire something. Events and waits in
+//! between are counted for that object, whichever lock serves it; all others for the lock itself, which a program has
+//! embedded. Nothing here has a destructor. A cancelled thread leaves a stale subject, which its next call replaces.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,6 +18,10 @@ use crate::local::zeroed_per_thread;
 /// The object that a thread is using. All-zero: none.
 #[derive(Clone, Copy)]
 struct Subject {
+    /// The lock whose function the thread is in; 0: none.
+    lock: usize,
+    /// Whether a caller of the lock has said what the object is ([`begin`]).
+    known: bool,
     /// The object's entry.
     entry: Option<&'static Entry>,
     /// The index in [`Use::ALL`] of the purpose.
@@ -40,9 +44,30 @@ pub fn begin(what: Use, address: usize, site: usize) -> Scope {
     let before = SUBJECT.with(Cell::get);
     if let Some(shard) = shard() {
         let entry = Some(entry(shard, what.kind(), address, site, false));
-        SUBJECT.with(|subject| subject.set(Subject { entry, what: what as usize, since: 0 }));
+        let known = Subject { lock: before.lock, known: true, entry, what: what as usize, since: 0 };
+        SUBJECT.with(|subject| subject.set(known));
     }
     Scope { before }
+}
+
+/// Says that the calling thread's events are about the lock at this address from now on. Returns what they were about.
+pub fn about(lock: usize) -> usize {
+    let before = SUBJECT.with(Cell::get);
+    let nothing_known = Subject { lock, known: false, entry: None, what: 0, since: 0 };
+    SUBJECT.with(|subject| subject.set(if before.known { Subject { lock, ..before } } else { nothing_known }));
+    before.lock
+}
+
+/// What a lock is used for that reports this event, if that is counted for each lock.
+fn purpose(event: Event) -> Option<Use> {
+    match event {
+        Event::Acquire | Event::Contended => Some(Use::Mutex),
+        Event::RwRead => Some(Use::Read),
+        Event::RwWrite | Event::RwContended => Some(Use::Write),
+        Event::SemAcquire | Event::SemQueued => Some(Use::Semaphore),
+        Event::SpinAcquire | Event::SpinContended => Some(Use::Spinlock),
+        _ => None,
+    }
 }
 
 /// Says that a caller which will return to `site` is initialising an object.
@@ -77,20 +102,25 @@ impl Scope {
 }
 
 /// Counts an event for the object, if it concerns the object.
-pub(super) fn count(event: Event) {
-    let subject = SUBJECT.with(Cell::get);
+pub(super) fn count(event: Event, shard: &'static Shard) {
+    let Some(what) = purpose(event) else { return };
+    let mut subject = SUBJECT.with(Cell::get);
+    if subject.entry.is_none() && subject.lock != 0 {
+        subject.entry = Some(entry(shard, what.kind(), subject.lock, 0, false));
+        subject.what = what as usize;
+        SUBJECT.with(|cell| cell.set(subject));
+    }
     let Some(entry) = subject.entry else { return };
     match event {
         Event::Acquire | Event::RwRead | Event::RwWrite | Event::SemAcquire | Event::SpinAcquire => {
             entry.acquired.fetch_add(1, Relaxed);
         }
-        Event::Contended | Event::RwContended | Event::SemQueued | Event::SpinContended => {
+        _ => {
             entry.contended.fetch_add(1, Relaxed);
             if subject.since == 0 {
                 SUBJECT.with(|cell| cell.set(Subject { since: clock::now(), ..subject }));
             }
         }
-        _ => {}
     }
 }
 
@@ -108,6 +138,10 @@ pub(super) fn waited(ns: u64) -> Use {
 mod tests {
     use super::super::tests::block;
     use super::*;
+    use crate::{Counting, Native};
+    use flashlock_locks::mutex::queue::Mcs;
+    use flashlock_locks::parts::raw::Raw;
+    use flashlock_locks::parts::wait::Park;
 
     #[test]
     fn what_happens_in_a_call_is_the_objects() {
@@ -128,6 +162,23 @@ mod tests {
         assert!(lock.waited_ns >= 2_000_000 && lock.longest_ns == lock.waited_ns, "{lock:?}");
         assert_eq!((semaphore.acquired, semaphore.contended, semaphore.waited_ns), (1, 0, 0));
         assert_eq!(block.totals().waits_of(Use::Write).iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn embedded_locks_are_counted_each() {
+        let block = block();
+        let locks = [const { Raw::<Native<Counting>, Mcs<Park>>::FREE }; 2];
+        for lock in [&locks[0], &locks[1], &locks[1]] {
+            lock.lock();
+            // SAFETY: this thread holds it.
+            unsafe { lock.unlock() };
+        }
+        let of = |lock: &Raw<_, _>| {
+            let start = core::ptr::from_ref(lock).addr() as u64;
+            let is_inside = |address| (start..start + size_of_val(lock) as u64).contains(&address);
+            block.objects().into_iter().find(|sum| sum.address.is_some_and(is_inside)).map(|sum| sum.acquired)
+        };
+        assert_eq!([of(&locks[0]), of(&locks[1])], [Some(1), Some(2)]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use flashlock_locks::machine::event::Event;
 
-pub use about::{Scope, begin, made};
+pub use about::{Scope, about, begin, made};
 pub use modules::Mapped;
 pub use objects::{Kind, ObjectTotals, Site, Use};
 
@@ -241,7 +241,7 @@ pub fn prepare() {
 pub fn count(event: Event) {
     if let Some(shard) = shard() {
         shard.events[event as usize].fetch_add(1, Relaxed);
-        about::count(event);
+        about::count(event, shard);
     }
 }
 

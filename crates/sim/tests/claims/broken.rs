@@ -13,7 +13,7 @@ pub(crate) struct Naps<L, const NS: u32>(PhantomData<L>);
 unsafe impl<L: RawLock<Sim>, const NS: u32> RawLock<Sim> for Naps<L, NS> {
     type Queue = L::Queue;
 
-    flashlock_locks::same_as!(Sim, L: try_acquire unlock is_locked);
+    flashlock_locks::same_as!(Sim, L: try_acquire release is_locked);
 
     unsafe fn acquire(word: &Word, queue: &L::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
         if until.is_some() {

@@ -10,6 +10,7 @@ use super::slot::{Function, GRANT, Inline, RUN};
 use super::word::{Lock, server_of};
 use crate::machine::event::Event;
 use crate::machine::{Machine, Word};
+use crate::parts::counted::about;
 use crate::parts::wait::WaitPolicy;
 
 /// What the protocol needs from the runtime: which thread is which.
@@ -94,25 +95,27 @@ unsafe fn nothing(_: *mut ()) {}
 /// The lock is valid until every call of this has returned. Only functions of this module change its words.
 #[inline]
 pub unsafe fn exec<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, mut section: Section<'_>, roster: &R) {
-    M::trace(Event::Acquire);
-    loop {
-        let number = server_of(lock.word.load(Acquire));
-        let held = if number == 0 {
-            hold::<M, W, R>(lock, roster)
-        } else if roster.worker().is_some_and(|(of, _)| of == number) {
-            acquire_from::<M, W, R>(lock, number, roster)
-        } else if run_there::<M, W, R>(lock, number, &mut section, roster) {
-            return;
-        } else {
-            false
-        };
-        if held {
-            // SAFETY: held; no other thread runs it.
-            unsafe { section.call() };
-            // SAFETY: as above.
-            return unsafe { release(lock, roster) };
+    about::<M, _, _>(lock, || {
+        M::trace(Event::Acquire);
+        loop {
+            let number = server_of(lock.word.load(Acquire));
+            let held = if number == 0 {
+                hold::<M, W, R>(lock, roster)
+            } else if roster.worker().is_some_and(|(of, _)| of == number) {
+                acquire_from::<M, W, R>(lock, number, roster)
+            } else if run_there::<M, W, R>(lock, number, &mut section, roster) {
+                return;
+            } else {
+                false
+            };
+            if held {
+                // SAFETY: held; no other thread runs it.
+                unsafe { section.call() };
+                // SAFETY: as above.
+                return unsafe { release(lock, roster) };
+            }
         }
-    }
+    });
 }
 
 /// Runs `act`, which may sleep. Before it sleeps, `act` calls the function that is passed to it. So a worker in a

@@ -266,7 +266,7 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
     }
 
     #[inline]
-    unsafe fn unlock(word: &M::Word, queue: &FlashQueue<M>) {
+    unsafe fn release(word: &M::Word, queue: &FlashQueue<M>) {
         // Relaxed: the holder's own, and the value by which this release decides. A head that asks later is seen by the
         // next release. Nothing is stored before the exchange: otherwise a line that others poll would travel twice.
         let state = queue.state.load(Relaxed);
@@ -290,7 +290,7 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
     /// asleep have no timer, so they could not notice a head that does not run. The woken one also takes the place of
     /// the head if that is free: a call that came before they were moved has woken none of them. So if there was no
     /// head, two are woken. A single waiter need not be moved.
-    unsafe fn adopt(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
+    unsafe fn take_over(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
         let waiters = chain.count::<M>();

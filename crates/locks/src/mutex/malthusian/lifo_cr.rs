@@ -248,7 +248,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
-    unsafe fn unlock(_: &M::Word, queue: &LifoQueue<M>) {
+    unsafe fn release(_: &M::Word, queue: &LifoQueue<M>) {
         match queue.top.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(_) => queue.release(),
@@ -261,7 +261,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for LifoCr<W> {
 
     /// The chain goes on top. If the lock was free, the chain's first waiter owns it now. The last access is the CAS
     /// that pushes that waiter, or its grant. (It stays CLAIMED until then: invariant 2 of `parts/adoption`.)
-    unsafe fn adopt(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
+    unsafe fn take_over(_: &M::Word, queue: &LifoQueue<M>, chain: Chain) {
         let (first, last) = (chain.first(), chain.last());
         chain.park_followers::<M>(|_| ());
         loop {

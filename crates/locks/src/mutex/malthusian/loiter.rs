@@ -316,7 +316,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             if let Err(timed_out) = self.stand_by::<W>(until) {
                 M::trace(Event::TimedOut);
                 // SAFETY: `enter` has acquired it for this thread (see `Lock`).
-                unsafe { I::unlock(self.word, &self.queue.inner) };
+                unsafe { I::release(self.word, &self.queue.inner) };
                 return Err(timed_out);
             }
         }
@@ -342,7 +342,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         if self.word.load(Relaxed) & SLOW != 0 {
             self.word.fetch_and(!SLOW, Relaxed);
             // SAFETY: SLOW says that the holder came from the inner lock and still holds it (invariant 4).
-            unsafe { I::unlock(self.word, &self.queue.inner) };
+            unsafe { I::release(self.word, &self.queue.inner) };
         }
         let mut seen = self.word.load(Relaxed);
         loop {
@@ -399,7 +399,7 @@ unsafe impl<M: Machine, I: Inner<M>, W: WaitPolicy> RawLock<M> for Loiter<I, W> 
 
     /// HELD -> 0, if no other bit is set. Does nothing if the lock is free.
     #[inline]
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         match word.compare_exchange(HELD, FREE, Release, Relaxed) {
             Err(seen) if seen & HELD != 0 => Lock::<M, I> { word, queue }.unlock_slow(),
             _ => {}

@@ -270,7 +270,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
 
     /// Does nothing if the lock is free.
     #[inline]
-    unsafe fn unlock(_: &M::Word, queue: &ClhQueue<M>) {
+    unsafe fn release(_: &M::Word, queue: &ClhQueue<M>) {
         queue.settle();
         if let Some(me) = Handle::from_word(queue.owner.load(Relaxed)) {
             queue.release(me);

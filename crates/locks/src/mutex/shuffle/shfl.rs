@@ -246,7 +246,7 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     }
 
     #[inline]
-    unsafe fn unlock(word: &M::Word, queue: &ShflQueue<M>) {
+    unsafe fn release(word: &M::Word, queue: &ShflQueue<M>) {
         match queue.head.load(Relaxed) & !ARRIVAL {
             0 => {
                 Lock { word, queue }.free();
@@ -264,7 +264,7 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     ///
     /// The last waiter is woken, and goes on waiting here. So one of the waiters looks for the lock itself if the head
     /// is frozen. The last waiter may have left already: then the wake-up is in vain.
-    unsafe fn adopt(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
+    unsafe fn take_over(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
         let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
         queues(first.node());

@@ -247,7 +247,7 @@ unsafe impl<M: Machine, P: Admission> RawLock<M> for ShflSpin<P> {
 
     /// 1 -> 0
     #[inline]
-    unsafe fn unlock(word: &M::Word, _: &ShflQueue<M>) {
+    unsafe fn release(word: &M::Word, _: &ShflQueue<M>) {
         word.store(FREE, Release);
     }
 

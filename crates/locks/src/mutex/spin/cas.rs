@@ -74,7 +74,7 @@ unsafe impl<M: Machine> RawLock<M> for Cas {
 
     /// 1 -> 0
     #[inline]
-    unsafe fn unlock(word: &M::Word, (): &()) {
+    unsafe fn release(word: &M::Word, (): &()) {
         word.store(0, Release);
     }
 

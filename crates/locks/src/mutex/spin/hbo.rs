@@ -124,7 +124,7 @@ unsafe impl<M: Machine> RawLock<M> for Hbo {
 
     /// n + 1 -> 0
     #[inline]
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         word.store(FREE, Release);
     }
 

@@ -39,7 +39,7 @@ unsafe impl<M: Machine> RawLock<M> for Null {
     }
 
     #[inline]
-    unsafe fn unlock(_: &M::Word, (): &()) {}
+    unsafe fn release(_: &M::Word, (): &()) {}
 
     unsafe fn is_locked(_: &M::Word, (): &()) -> bool {
         false

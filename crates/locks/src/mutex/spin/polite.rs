@@ -164,7 +164,7 @@ unsafe impl<M: Machine> RawLock<M> for Polite {
 
     /// held -> free, (held, claimed) -> (free, claimed)
     #[inline]
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         let seen = word.load(Relaxed);
         let claim = seen & !HELD;
         word.store(if claim == 0 { FREE } else { claim }, Release);

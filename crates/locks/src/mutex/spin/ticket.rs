@@ -269,7 +269,7 @@ unsafe impl<M: Machine> RawLock<M> for Ticket {
 
     /// Calls the next number. Does nothing if the lock is free.
     #[inline]
-    unsafe fn unlock(_: &M::Word, queue: &TicketQueue<M>) {
+    unsafe fn release(_: &M::Word, queue: &TicketQueue<M>) {
         queue.settle();
         if queue.numbers().is_held() {
             queue.numbers().call();

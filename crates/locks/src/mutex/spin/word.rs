@@ -60,7 +60,7 @@ unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     }
 
     #[inline]
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         release::<M>(word);
     }
 
@@ -73,7 +73,7 @@ unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     ///
     /// The first waiter is moved like the others, but stays CLAIMED until the word has been accessed for the last time.
     /// A waiter that is not asleep on its node (it may be stopped) is neither moved nor woken, and delays no other.
-    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn take_over(word: &M::Word, _: &(), chain: Chain) {
         let address: *const M::Word = word;
         let claim = chain.claim_on_first::<M>();
         M::requeue(chain.first().node::<M>(), address);

@@ -381,7 +381,7 @@ unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock
 
     /// HELD -> 0, or a hand-off. Does nothing if the lock is free.
     #[inline]
-    unsafe fn unlock(_: &M::Word, queue: &CullingQueue<M>) {
+    unsafe fn release(_: &M::Word, queue: &CullingQueue<M>) {
         match queue.tail.compare_exchange(HELD, FREE, Release, Relaxed) {
             Ok(_) | Err(FREE) => {}
             Err(tail) => queue.release::<S>(tail),
@@ -395,7 +395,7 @@ unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock
     /// The chain goes behind the tail. If the lock was free, the chain's first waiter owns it now. The store that links
     /// that waiter, or grants it the lock, is the last access (it stays CLAIMED until then: invariant 2 of
     /// `parts/adoption`).
-    unsafe fn adopt(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
+    unsafe fn take_over(_: &M::Word, queue: &CullingQueue<M>, chain: Chain) {
         let first = chain.first();
         chain.park_followers::<M>(|_| ());
         match queue.tail.swap(chain.last().word(), AcqRel) {

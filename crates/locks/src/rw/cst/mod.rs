@@ -375,7 +375,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     }
 
     #[inline]
-    unsafe fn unlock(state: &CstRwState<M>) {
+    unsafe fn release(state: &CstRwState<M>) {
         // Not a hint here: the caller holds the lock.
         if state.counts_centrally() { state.base.release() } else { state.leave_distributed() }
     }

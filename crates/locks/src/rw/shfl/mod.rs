@@ -447,7 +447,7 @@ impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     }
 
     #[inline]
-    unsafe fn unlock(state: &ShflRwState<M>) {
+    unsafe fn release(state: &ShflRwState<M>) {
         state.release();
     }
 

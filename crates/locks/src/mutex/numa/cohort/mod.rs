@@ -326,7 +326,7 @@ unsafe impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort
         Lock::<M, G, L, P>::new(word, queue).lock(until.copied())
     }
 
-    unsafe fn unlock(word: &M::Word, queue: &Self::Queue) {
+    unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         Lock::<M, G, L, P>::new(word, queue).unlock();
     }
 

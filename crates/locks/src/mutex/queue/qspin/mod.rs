@@ -210,7 +210,7 @@ unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S
 
     /// (\*,\*,1) -> (\*,\*,0)
     #[inline]
-    unsafe fn unlock(word: &M::Word, _: &()) {
+    unsafe fn release(word: &M::Word, _: &()) {
         let before = word.fetch_add(LOCKED, Release);
         if before & (LOCKED | SLEEPS) != LOCKED {
             Self::unlock_slow::<M>(word, before);
@@ -223,7 +223,7 @@ unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for QspinLock<S
 
     /// The chain goes behind the tail. If no waiter was there, the chain's first waiter is the head now. What links it,
     /// or makes it the head, is the last access (it stays CLAIMED until then: invariant 2 of `parts/adoption`).
-    unsafe fn adopt(word: &M::Word, _: &(), chain: Chain) {
+    unsafe fn take_over(word: &M::Word, _: &(), chain: Chain) {
         let (line, first) = (Line::<M> { word }, chain.first());
         S::begin(first.node::<M>());
         chain.park_followers::<M>(S::begin);
