@@ -126,8 +126,8 @@ fn model_tests(cargo: Command) -> Result<Tally> {
     cargo_test(cargo, &chosen.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A `cargo` with the CPU time that no other process wants. (`nice` would not do: on some kernels a thread that is woken,
-/// as those of other tests are all the time, would wait for the end of a time slice.)
+/// A `cargo` with the CPU time that no other process wants. (`nice` would not do: on some kernels a thread that is
+/// woken, as those of other tests are all the time, would wait for the end of a time slice.)
 fn idle_cargo() -> Command {
     let mut idle = Command::new("chrt");
     idle.args(["--idle", "0"]).arg(cargo());

@@ -20,8 +20,8 @@ pub trait Listen: Memory {
     }
 
     /// Says which lock the calling thread's events are about from now on, by the address of its state: that of the word
-    /// of a mutex or semaphore, that of the state or queue of others. 0: about none. Returns what they were about before.
-    /// A thread that is unwound leaves the name of a lock behind until it names the next one.
+    /// of a mutex or semaphore, that of the state or queue of others. 0: about none. Returns what they were about
+    /// before. A thread that is unwound leaves the name of a lock behind until it names the next one.
     ///
     /// The functions that a lock's users call do this ([`counted::about`](crate::parts::counted::about)); locks do not.
     #[inline(always)]

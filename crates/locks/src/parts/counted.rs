@@ -7,7 +7,8 @@ use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked};
 
-/// Does something to the lock whose state is there. What it reports is [about](crate::machine::Listen::about) that lock.
+/// Does something to the lock whose state is there. What it reports is [about](crate::machine::Listen::about) that
+/// lock.
 #[inline(always)]
 pub fn about<M: Machine, S, R>(state: &S, act: impl FnOnce() -> R) -> R {
     let before = M::about(core::ptr::from_ref(state).addr());

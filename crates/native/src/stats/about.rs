@@ -1,9 +1,10 @@
 //! # The object that the calling thread is using
 //!
-//! A lock's events are about the lock at an address ([`about`]). Where it serves a pthread object, its caller knows more:
-//! it calls [`begin`] before and [`Scope::end`] after each operation that may acquire something. Events and waits in
-//! between are counted for that object, whichever lock serves it; all others for the lock itself, which a program has
-//! embedded. Nothing here has a destructor. A cancelled thread leaves a stale subject, which its next call replaces.
+//! A lock's events are about the lock at an address ([`about`](fn@about)). Where it serves a pthread object, its caller
+//! knows more: it calls [`begin`] before and [`Scope::end`] after each operation that may acquire something. Events and
+//! waits in between are counted for that object, whichever lock serves it; all others for the lock itself, which a
+//! program has embedded. Nothing here has a destructor. A cancelled thread leaves a stale subject, which its next call
+//! replaces.
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;

@@ -10,7 +10,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`objects`] | the counts of each object |
-//! | [`about`] | which object the calling thread is using |
+//! | [`about`](mod@about) | which object the calling thread is using |
 //! | [`modules`] | which files the addresses of a process belong to |
 
 mod about;
