@@ -3,7 +3,7 @@
 
 use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
 use flashlock_locks::machine::{Machine, Tunables};
-use flashlock_locks::parts::policy::{Admission, Place, RolesApart, Waiter};
+use flashlock_locks::parts::policy::{Admission, GroupByRole, Place, Waiter};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_locks::rw::ShflRw;
 use proptest::prelude::*;
@@ -102,7 +102,7 @@ struct Meek;
 
 impl Admission for Meek {
     fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
-        RolesApart::place(shuffler, waiter)
+        GroupByRole::place(shuffler, waiter)
     }
 }
 

@@ -40,7 +40,7 @@ pub use llc::SameCache;
 pub use numa::SameNumaNode;
 pub use priority::HighestFirst;
 pub use restriction::FewAwake;
-pub use roles::RolesApart;
+pub use roles::GroupByRole;
 
 use core::sync::atomic::Ordering::Relaxed;
 

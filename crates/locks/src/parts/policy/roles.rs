@@ -1,4 +1,4 @@
-//! # Readers and writers apart
+//! # Readers with readers, writers with writers
 //!
 //! Groups writers, and the readers of each NUMA node. It is the policy of [`shfl-rw`](crate::rw::shfl).
 //!
@@ -22,9 +22,9 @@ pub const READS: u32 = 0;
 pub const WRITES: u32 = 1;
 
 /// Writers together, and readers with those of their NUMA node.
-pub struct RolesApart;
+pub struct GroupByRole;
 
-impl Admission for RolesApart {
+impl Admission for GroupByRole {
     #[inline]
     fn place<M: Machine>(shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {
         match (shuffler.role(), waiter.role()) {
@@ -59,12 +59,12 @@ mod tests {
     #[test]
     fn writers_of_any_node_and_readers_of_one() {
         let queue = [(READS, 0), (WRITES, 0), (READS, 0), (READS, 1), (WRITES, 1), (READS, 0), (READS, 1)].map(waiter);
-        assert_eq!(shuffled::<RolesApart>(&queue), [0, 2, 5, 1, 3, 4, 6]);
-        assert_eq!(shuffled::<RolesApart>(&queue[1..]), [0, 3, 1, 2, 4, 5]);
-        assert_eq!(awake_after::<RolesApart>(&queue), [2, 5], "all readers of the group");
+        assert_eq!(shuffled::<GroupByRole>(&queue), [0, 2, 5, 1, 3, 4, 6]);
+        assert_eq!(shuffled::<GroupByRole>(&queue[1..]), [0, 3, 1, 2, 4, 5]);
+        assert_eq!(awake_after::<GroupByRole>(&queue), [2, 5], "all readers of the group");
         let long = Waiter { waited: 1_000, ..queue[1] };
-        assert_eq!(shuffled::<RolesApart>(&[queue[0], queue[2], long, queue[2]]), [0, 1, 2, 3], "it insists");
+        assert_eq!(shuffled::<GroupByRole>(&[queue[0], queue[2], long, queue[2]]), [0, 1, 2, 3], "it insists");
         let writers = [(WRITES, 0), (WRITES, 1), (WRITES, 0), (READS, 0)].map(waiter);
-        assert_eq!(awake_after::<RolesApart>(&writers), [1], "one writer after the other");
+        assert_eq!(awake_after::<GroupByRole>(&writers), [1], "one writer after the other");
     }
 }

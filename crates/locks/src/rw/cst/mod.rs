@@ -109,7 +109,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Pause, Word};
-use crate::parts::policy::RolesApart;
+use crate::parts::policy::GroupByRole;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
@@ -267,7 +267,7 @@ impl<M: Machine> CstRwState<M> {
             passed.get()
         };
         let elsewhere: OtherEntry<'_> = if how == Reader::Behind { None } else { Some(&look) };
-        match self.base.acquire::<W, RolesApart>(Want::Read(how), until, elsewhere) {
+        match self.base.acquire::<W, GroupByRole>(Want::Read(how), until, elsewhere) {
             Ok(()) => {
                 if !passed.get() {
                     self.move_to_counters();
@@ -362,7 +362,7 @@ impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     unsafe fn acquire_write(state: &CstRwState<M>, how: Writer, until: Option<Deadline>) -> Result<(), Refusal> {
         state.forget_the_dead();
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
-        let acquired = state.base.acquire::<W, RolesApart>(Want::Write(how), until, None);
+        let acquired = state.base.acquire::<W, GroupByRole>(Want::Write(how), until, None);
         let claimed = acquired.is_ok_and(|()| state.claim_counters::<W>(late, until));
         if claimed { Ok(()) } else { Err(Refusal::TimedOut) }
     }

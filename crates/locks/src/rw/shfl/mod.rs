@@ -65,7 +65,7 @@
 //! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
 //!
 //! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
-//! before it ([`RolesApart`]). From then on at most n waiters are before it. A waiter becomes head when the head before
+//! before it ([`GroupByRole`]). From then on at most n waiters are before it. A waiter becomes head when the head before
 //! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a
 //! writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
 //! the counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then
@@ -118,7 +118,7 @@ use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::rouse;
 use crate::parts::counted::wake;
-use crate::parts::policy::{Admission, RolesApart};
+use crate::parts::policy::{Admission, GroupByRole};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{named, note_awake};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
@@ -165,7 +165,7 @@ pub(crate) fn is_written(count: u32) -> bool {
 }
 
 /// The blocking readers-writer ShflLock: waiters wait by `W` and are grouped by `P`.
-pub struct ShflRw<W: WaitPolicy = SpinThenPark, P: Admission = RolesApart>(PhantomData<(W, P)>);
+pub struct ShflRw<W: WaitPolicy = SpinThenPark, P: Admission = GroupByRole>(PhantomData<(W, P)>);
 
 /// The state of one lock.
 #[repr(C)]
@@ -352,7 +352,7 @@ impl<M: Machine> ShflRwState<M> {
             return Ok(());
         }
         let wait = Wait::begin::<M>(Want::Write(Writer::Preferred)).at_head(at_head);
-        self.wait::<W, RolesApart>(&wait, Some(until))
+        self.wait::<W, GroupByRole>(&wait, Some(until))
     }
 
     /// The release of a lock that threads wait for. `count` is what the releaser saw.
