@@ -46,9 +46,9 @@ const IN_BRIEF_SHARE: usize = 5;
 /// They have the torture with more threads than CPUs.
 const IN_BRIEF_THREADS: u32 = 8;
 
-/// Under which 100,000 threads come and go: the default lock, and one that hands over strictly. It takes four seconds
+/// A lock that hands over strictly. Under it and the default lock, 100,000 threads come and go. It takes four seconds
 /// each, and ten times as long beside other programs.
-const SHORT_LIVED: [&str; 2] = ["shfl", "mcs"];
+const STRICT: &str = "mcs";
 
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
@@ -83,7 +83,8 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     steps.run("conformance", || conformance::run(&conformance::Options::brief(all())));
     steps.run("conformance, counted", conformance::counted);
     steps.run("torture", || torture::run(&torture::Options::brief(all(), threads)));
-    let two = principal.iter().filter(|lock| SHORT_LIVED.contains(&lock.as_str())).cloned().collect();
+    let default = locks::default_name()?;
+    let two = principal.iter().filter(|lock| **lock == default || *lock == STRICT).cloned().collect();
     steps.run("short-lived threads", || torture::run_locks(&torture::Options::short_lived(Chosen::of(two))));
     if !further.is_empty() {
         let [each, brief] = [&OF_EACH[..], &IN_BRIEF].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());

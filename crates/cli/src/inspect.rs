@@ -94,6 +94,7 @@ pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
         Err(NoProgram::Missing) if name.as_bytes().contains(&b'/') => {
             return cannot(NOT_FOUND, &"there is no such file");
         }
+        Err(NoProgram::Missing) if name.is_empty() => return cannot(NOT_FOUND, &"the name is empty"),
         Err(NoProgram::Missing) => {
             return cannot(NOT_FOUND, &"it is not in PATH; if it is elsewhere, give its path, such as ./NAME");
         }
@@ -347,6 +348,7 @@ mod tests {
         for (name, code, why) in [
             ("no-such-program-here", 127, "it is not in PATH"),
             ("/no/such/program", 127, "there is no such file"),
+            ("", 127, "the name is empty"),
             ("/", 126, "it is a directory"),
             ("/dev/null", 126, "it is not executable"),
         ] {

@@ -72,9 +72,10 @@ Without CMD: a key-value map behind one mutex (CNA, EuroSys 2019, section
 with 2 µs of it. The mutex is glibc's, one of flashlock's locks, or one that
 programs embed: std (Rust), parking_lot-0.12, parking_lot-0.13, tbb, absl,
 nsync. The last three are C++. They need a compiler (c++, g++, clang++, or the
-one that CXX names) and Debian's libtbb-dev, libabsl-dev and libnsync-dev. Those
-that are not installed are left out, and a note names them. --closures adds
-locks that run closures: flat-combining, cc-synch, and variants of rcl.
+one that CXX names), a directory below TMPDIR, and Debian's libtbb-dev,
+libabsl-dev and libnsync-dev. Those that are not installed are left out, and a
+note names them. --closures adds locks that run closures: flat-combining,
+cc-synch, and variants of rcl.
 
 How: first the program runs under glibc, to check that it works and to learn how
 long it takes. That run does not count. Then each round runs it under glibc's
@@ -85,7 +86,8 @@ chance is an unlikely explanation, corrected for the number of locks. That no
 lock differs is an answer, too. Ctrl-C ends the comparison and shows what was
 measured.
 
-How long: flashlock says so at the start, and keeps to it. A verdict needs 3
+How long: flashlock says so at the start (of a program, after its first run),
+and keeps to it. A verdict needs 3
 rounds. If --time is too short for all locks, the last ones are left out. Locks
 that turn out to be too slow for it are given up. Notes name both.
 

@@ -80,7 +80,7 @@ macro_rules! for_each_lock {
                 park => $crate::mutex::queue::McsTp<$crate::parts::wait::Park>,
                 umwait => $crate::mutex::queue::McsTp<$crate::parts::wait::Umwait>
             ], {
-                title: "MCS that passes over waiters that are not running",
+                title: "MCS that passes over waiters that lose their CPU",
                 paper: "He, Scherer & Scott, HiPC 2005",
                 source: "mutex/queue/mcs_tp.rs",
                 bytes: 8, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,

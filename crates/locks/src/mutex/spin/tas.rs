@@ -1,8 +1,8 @@
 //! # TAS: test-and-set, politely
 //!
 //! `tas` is a spinlock whose waiters look before they try, and back off after each failure. **Use it** when few threads
-//! want the lock at a time, and sections are short: nothing is faster, and no thread ever waits for a waiter that does
-//! not run. **Rather not** when a wait must be bounded.
+//! want the lock at a time, and sections are short: it is among the fastest then, and no thread ever waits for a waiter
+//! that does not run. **Rather not** when a wait must be bounded.
 //!
 //! **Problem.** The simplest lock is one word, set by the first thread that gets there. Under contention every attempt
 //! steals the line from the holder. **Idea.** Look before trying (test-and-test-and-set) and, after a failure, back off

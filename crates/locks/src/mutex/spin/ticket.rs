@@ -5,7 +5,7 @@
 //! **Rather not** when threads outnumber CPUs, or many acquisitions are timed or tried.
 //!
 //! **Problem.** A test-and-set lock serves its waiters in random order. **Idea.** Two counters: an arriving thread
-//! draws the next number, and a releaser calls the next one. First come, first served, in eight bytes and without
+//! draws the next number, and a releaser calls the next one. First come, first served, with two counters and without
 //! nodes; release is a store. **Source.** Reed & Kanodia, CACM 22(2), 1979; as a lock with proportional back-off,
 //! Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice, *Malthusian Locks*, §5.4: direct hand-off with
 //! global spinning.

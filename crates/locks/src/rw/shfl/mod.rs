@@ -65,9 +65,9 @@
 //! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
 //!
 //! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
-//! before it ([`GroupByRole`]). From then on at most n waiters are before it. A waiter becomes head when the head before
-//! it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers, a
-//! writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
+//! before it ([`GroupByRole`]). From then on at most n waiters are before it. A waiter becomes head when the head
+//! before it acquires the lock; its clock starts then. When T is over, the head raises bars: a reader against writers,
+//! a writer against all newcomers. If it is asleep, it wakes up by itself at that time; or, if a writer has moved it to
 //! the counter, that writer's release wakes it. So the bars are up after at most T + d, or s + d if that is more. Then
 //! only the section that runs is in its way, and readers that pass. It is woken when that section ends. So one head
 //! follows another after at most T + 2 s + d, and the sections of readers that pass. Two more terms are the section
