@@ -19,6 +19,9 @@ use crate::torture;
 use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
+/// For how long (s) a check repeats itself in a brief run.
+const BRIEF: &str = "0.5";
+
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -26,7 +29,7 @@ pub(crate) struct Options {
     /// Use every interposable lock (the default without --lock)
     #[arg(long, conflicts_with = "lists")]
     all: bool,
-    /// Repeat checks for one second instead of three
+    /// Repeat checks for half a second instead of three
     #[arg(long)]
     brief: bool,
     #[arg(skip = Extent::WHOLE)]
@@ -99,7 +102,7 @@ pub(crate) fn counted() -> Result<Tally> {
         let file = workspace::scratch("counted")?.join(format!("{lock}.json"));
         let mut command = Command::new(workspace::command()?);
         command.args(["run", "--lock", &lock, "--stats=json", "--stats-file"]).arg(&file).arg("--").arg(&suite.program);
-        command.args(["--timeout", "600", "--jobs", "8"]).args(&suite.checks).env("CONFORMANCE_SECONDS", "1");
+        command.args(["--timeout", "600", "--jobs", "8"]).args(&suite.checks).env("CONFORMANCE_SECONDS", BRIEF);
         let limit = Duration::from_secs(60 + Conformance::LIMIT * suite.checks.len() as u64);
         let done = watched(&lock, || Program::new(command, limit).run())?;
         for (check, verdict) in verdicts::read(&done, &suite.checks)? {
@@ -193,7 +196,7 @@ impl Conformance {
             command.env("CONFORMANCE_EXCEPTED", "1");
         }
         if self.brief {
-            command.env("CONFORMANCE_SECONDS", "1");
+            command.env("CONFORMANCE_SECONDS", BRIEF);
         }
         under.apply(&mut command, &self.others);
         self.chosen.imagine(&mut command);

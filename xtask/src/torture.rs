@@ -69,10 +69,11 @@ impl Options {
         Self { extent, ..Self::under(chosen, threads) }
     }
 
-    /// The same, of these scenarios, each with that many threads, without a row for glibc.
+    /// The same, of these scenarios, each with that many threads, for half as long, without a row for glibc.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
         let brief = Self::brief(chosen, &[threads]);
-        Self { only, extent: Extent { measure: Measure::WhereSkipped, ..brief.extent }, ..brief }
+        let extent = Extent { measure: Measure::WhereSkipped, ..brief.extent };
+        Self { only, extent, seconds: Some(SHORT / 2.0), ..brief }
     }
 
     /// 100,000 short-lived threads under these locks.
