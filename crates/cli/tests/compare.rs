@@ -5,10 +5,10 @@ mod common;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{AGAINST_HANGS, binary, flashlock, preload, scratch};
+use common::{AGAINST_HANGS, flashlock, interruptible, preload, scratch};
 use flashlock_report::results::{Results, VERSION};
 use flashlock_report::statistics::Direction;
 use predicates::prelude::*;
@@ -418,7 +418,7 @@ fn foreign_files_are_refused_with_a_reason() {
 /// Starts a comparison of a program that counts its runs in a file, and interrupts once there are enough.
 fn interrupted(file: &Path, json: &[&str], runs: usize) -> (std::process::ExitStatus, String) {
     let line = format!("echo run >> '{}'; sleep 0.06", file.display());
-    let mut command = Command::new(binary());
+    let mut command = interruptible();
     command.args(["compare", "--time", "3600", "--locks", LOCKS]).args(json).args(["--", "sh", "-c", &line]);
     command.env("FLASHLOCK_PRELOAD_PATH", preload()).stdout(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap();

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::simulated::{machine, simulate};
-use common::{binary, scratch};
+use common::{binary, interruptible, scratch};
 use flashlock_report::results::Results;
 use flashlock_sim::Description;
 use predicates::prelude::*;
@@ -75,7 +75,7 @@ fn a_run_that_hangs_is_a_failure() {
 #[test]
 fn an_interrupted_simulation_leaves_nothing() {
     let file = scratch("interrupted.svg");
-    let mut command = Command::new(binary());
+    let mut command = interruptible();
     command.args(["simulate", "--threads", "1,72", "--locks", "mcs", "--millis", "100000", "--plot"]).arg(&file);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Long enough for it to have begun, which nothing shows; it would go on for hours.

@@ -7,14 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{AGAINST_HANGS, binary};
+use common::{AGAINST_HANGS, interruptible};
 use flashlock_report::results::Results;
 
 /// A simulation that would take hours, of many short runs.
 fn long(more: &[&str]) -> Child {
-    // The process that runs the tests may ignore signals, as `nohup` does, and children inherit that.
-    let mut command = Command::new("env");
-    command.arg("--default-signal").arg(binary()).args(["simulate", "--seeds", "1000", "--placements", "1000"]);
+    let mut command = interruptible();
+    command.args(["simulate", "--seeds", "1000", "--placements", "1000"]);
     command.args(["--threads", "1,4", "--locks", "mcs,cna"]).args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

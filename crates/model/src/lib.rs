@@ -48,6 +48,6 @@ pub type Loom = Model<loom::Loomed>;
 pub type Shuttle = Model<shuttle::Shuttled>;
 
 /// Whether `FLASHLOCK_FULL` is set: this is a run that may take hours (`cargo xtask full`).
-fn is_full() -> bool {
+pub fn is_full() -> bool {
     std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty())
 }

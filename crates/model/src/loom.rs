@@ -128,7 +128,12 @@ impl Depth {
     /// At most this many preemptions with `FLASHLOCK_FULL=1` (`cargo xtask full`). Otherwise at most two, which costs a
     /// fifth.
     pub fn in_full(preemptions: usize) -> Self {
-        Self::Preemptions(if is_full() { preemptions } else { preemptions.min(2) })
+        Self::Preemptions(preemptions.min(2)).or_in_full(Self::Preemptions(preemptions))
+    }
+
+    /// Another depth with `FLASHLOCK_FULL=1`, for explorations that would be most of an ordinary run.
+    pub fn or_in_full(self, full: Self) -> Self {
+        if is_full() { full } else { self }
     }
 }
 

@@ -133,25 +133,24 @@ fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String>
     if groups.iter().all(|group| is_same(results, group, lock)) {
         return Some(format!("{lock} does not differ from {baseline} beyond the noise"));
     }
-    let in_group = |(place, group): (usize, &Group)| {
+    let in_group = |group: &Group| {
         let words = Words::of(results.metric(&group.merit)?);
         let advantage = overall(results, group, lock)?;
-        let same = is_same(results, group, lock);
         let how = match () {
-            () if same => "no different".to_owned(),
+            () if is_same(results, group, lock) => "no different".to_owned(),
             () if advantage >= COLLAPSE => format!("{baseline} collapsed"),
-            () => format!("{} times", three_digits(advantage)),
+            () => format!(
+                "{} times {}{}",
+                three_digits(advantage),
+                words.as_what.trim_end_matches(" as"),
+                exception(results, group, lock, advantage)
+            ),
         };
-        let but =
-            if same || advantage >= COLLAPSE { String::new() } else { exception(results, group, lock, advantage) };
-        let as_what = words.as_what;
-        let first =
-            if place == 0 && !same { format!(" {as_what} {baseline}{}", on_average(group)) } else { String::new() };
-        let from = if place == 0 && same { format!(" from {baseline}") } else { String::new() };
-        Some(format!("{how}{first}{but}{from} ({})", group.title))
+        Some(format!("{}: {how}", group.title))
     };
-    let parts: Option<Vec<String>> = groups.iter().enumerate().map(in_group).collect();
-    Some(format!("{lock}: {}", parts?.join(", ")))
+    let parts: Option<Vec<String>> = groups.iter().map(in_group).collect();
+    let averaged = if groups.iter().any(|group| group.cells.len() > 1) { ", on average" } else { "" };
+    Some(format!("{lock} against {baseline}{averaged}. {}", parts?.join(". ")))
 }
 
 /// The finding of many groups: in how many of them one lock is better, and in how many worse.
@@ -409,7 +408,7 @@ mod tests {
         let points: Vec<Point> = both.points.iter().map(|point| Point { group: "H".into(), ..point.clone() }).collect();
         both.points.extend(points);
         both.groups.push(second);
-        assert_eq!(headline(&both), "flash: 2.00 times as fast as glibc on average (G), 2.00 times (H)");
+        assert_eq!(headline(&both), "flash against glibc, on average. G: 2.00 times as fast. H: 2.00 times as fast");
         let groups = ["I", "J", "K"].map(|title| Group { title: title.into(), ..both.groups[0].clone() });
         for (group, speed) in groups.into_iter().zip([5.0, 20.1, 20.0]) {
             let rest = both.points.iter().filter(|point| point.group == "G").cloned().map(|mut point| {

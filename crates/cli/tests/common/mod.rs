@@ -25,6 +25,14 @@ pub(crate) fn flashlock() -> Command {
     command
 }
 
+/// The command, for tests that interrupt it. Whoever runs the tests may ignore signals, as `nohup` does, and a child
+/// would inherit that.
+pub(crate) fn interruptible() -> Process {
+    let mut command = Process::new("env");
+    command.arg("--default-signal").arg(binary());
+    command
+}
+
 /// Its file.
 pub(crate) fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_flashlock"))

@@ -190,7 +190,8 @@ fn how(lock: &str, wait: &str) -> (Depth, Depth, Setup) {
         _ => BOUND,
     };
     let sections = match (lock, wait) {
-        ("c-bo-mcs", "park") | ("c-tkt-tkt" | "c-ptl-tkt", _) => ALL,
+        ("c-bo-mcs", "park") | ("c-tkt-tkt", _) => ALL,
+        ("c-ptl-tkt", _) => BOUND.or_in_full(ALL),
         _ => bound,
     };
     (sections, bound, if (lock, wait) == ("cst", "stp") { CROWDED } else { SETUP })

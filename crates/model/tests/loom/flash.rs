@@ -180,13 +180,13 @@ fn used_twice() {
 
 #[test]
 fn a_timed_section_ends_as_others_do() {
-    explore("flash, timed", BOUND, TIMING, used_twice);
+    explore("flash, timed", Preemptions(1).or_in_full(BOUND), TIMING, used_twice);
     finds("leaves TIMED", leaves_timed, TIMING, used_twice);
 }
 
 #[test]
 fn a_place_is_passed_on() {
-    for (setup, counted) in [(SETUP, BOUND), (OVERDUE, Preemptions(1))] {
+    for (setup, counted) in [(SETUP, BOUND), (OVERDUE, Preemptions(0).or_in_full(Preemptions(1)))] {
         explore("flash, passed to a sleeper", BOUND, setup, passed_to_a_sleeper::<Flash>);
         explore("flash, counted as the place moves", counted, setup, counted_as_the_place_moves::<Flash>);
         explore("flash, a sleeper leaves", Preemptions(1), setup, released_as_one_leaves::<Flash>)
@@ -218,7 +218,7 @@ fn a_grant_reaches_a_head() {
 
 #[test]
 fn a_forked_child_is_granted_nothing() {
-    explore("flash, forked", BOUND, SETUP, granted_in_the_parent);
+    explore("flash, forked", Preemptions(1).or_in_full(BOUND), SETUP, granted_in_the_parent);
 }
 
 /// The production code, with one access done otherwise.

@@ -74,7 +74,7 @@ pub fn draw(heat: &Heat) -> Result<String, Undrawable> {
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         root.fill(&GROUND)?;
-        root.draw(&Text::new(heat.title.clone(), (MARGIN, 18), text(26, FontStyle::Bold)))?;
+        root.draw(&Text::new(heat.title.clone(), (MARGIN, 18), text(20, FontStyle::Bold)))?;
         for (line, note) in heat.notes.iter().enumerate() {
             let y = 54 + (LINE_HEIGHT * line as u32) as i32;
             root.draw(&Text::new(note.clone(), (MARGIN, y), text(13, FontStyle::Normal)))?;

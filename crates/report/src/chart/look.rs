@@ -1,8 +1,9 @@
 //! Colours and fonts.
 //!
 //! Each lock has the same colour in every picture. People with any kind of colour vision can distinguish the colours of
-//! one [`Stroke`], and all colours can be read on a white and on a dark background: the tests below compute both. Locks
-//! of a family share a colour, and all except the best known of them are dotted.
+//! one [`Stroke`], and those of other projects' locks from ours beside them. All colours can be read on a white
+//! background and on a dark one. The tests below compute all of this. Locks of a family share a colour, and all except
+//! the best known of them are dotted.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -103,12 +104,12 @@ const LOCKS: &[(&str, Shade, Stroke)] = &[
     ("mcscr", MCSCR, Stroke::Solid),
     ("mcscrn", MCSCR, Stroke::Dotted),
     ("lifo-cr", MCSCR, Stroke::Dotted),
-    ("std", shade(0xa96708, 0xffb41c), Stroke::Dashed),
-    ("parking_lot-0.12", shade(0x760b7d, 0xf1beff), Stroke::Dashed),
-    ("parking_lot-0.13", shade(0xbc1e73, 0xcd4c90), Stroke::Dashed),
-    ("tbb", shade(0x1d4d15, 0x3dfa7a), Stroke::Dashed),
-    ("absl", shade(0x7e00ff, 0x7c61ff), Stroke::Dashed),
-    ("nsync", shade(0xe71356, 0xff103f), Stroke::Dashed),
+    ("std", shade(0x747409, 0xd7c858), Stroke::Dashed),
+    ("parking_lot-0.12", shade(0x110490, 0x967c52), Stroke::Dashed),
+    ("parking_lot-0.13", shade(0x5d3b59, 0xf007ad), Stroke::Dashed),
+    ("tbb", shade(0x125310, 0x58fea4), Stroke::Dashed),
+    ("absl", shade(0x8405f6, 0xa7ff05), Stroke::Dashed),
+    ("nsync", shade(0xc24861, 0xe192a3), Stroke::Dashed),
 ];
 
 /// How a lock is drawn.
@@ -172,6 +173,10 @@ mod tests {
     /// The minimum difference of two colours, in CIELAB (1976). About 2 can just be seen side by side; a line on its
     /// own needs far more.
     const APART_ENOUGH: f64 = 18.0;
+    /// The same for a solid line and a dashed one of one picture.
+    const APART_ENOUGH_ACROSS: f64 = 12.0;
+    /// The locks of the project that are drawn beside those a program must be written for.
+    const BESIDE_OTHERS: [&str; 7] = ["glibc", "flash", "shfl", "tas", "mcs", "cna", "futex"];
     /// The contrast that WCAG 2 requires of small text.
     const READABLE: f64 = 4.5;
 
@@ -234,6 +239,17 @@ mod tests {
                     let apart = [distance(one.light, other.light), distance(one.dark, other.dark)];
                     assert!(apart.iter().all(|apart| *apart >= APART_ENOUGH), "{one:?} and {other:?}: {apart:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_locks_of_others_are_told_from_those_beside_them() {
+        let shade_of = |name| LOCKS.iter().find(|(known, ..)| *known == name).expect("a row").1;
+        for &(name, one, _) in LOCKS.iter().filter(|(.., stroke)| *stroke == Stroke::Dashed) {
+            for (beside, other) in BESIDE_OTHERS.map(|beside| (beside, shade_of(beside))) {
+                let apart = [distance(one.light, other.light), distance(one.dark, other.dark)];
+                assert!(apart.iter().all(|apart| *apart >= APART_ENOUGH_ACROSS), "{name} and {beside}: {apart:?}");
             }
         }
     }

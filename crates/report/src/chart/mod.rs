@@ -33,11 +33,11 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 const WIDTH: u32 = 1000;
 const MARGIN: i32 = 20;
 /// The height of a line of the headline, and the number of letters in it.
-const HEADLINE_HEIGHT: u32 = 28;
-const HEADLINE_LETTERS: u16 = 72;
+const HEADLINE_HEIGHT: u32 = 25;
+const HEADLINE_LETTERS: u16 = 86;
 /// The height of a line of a panel's finding, and the number of letters in it.
-const VERDICT_HEIGHT: u32 = 24;
-const VERDICT_LETTERS: u16 = 84;
+const VERDICT_HEIGHT: u32 = 22;
+const VERDICT_LETTERS: u16 = 98;
 /// Below the headline: what was measured.
 const TITLE_HEIGHT: u32 = 40;
 /// Where, when and how it was measured.
@@ -125,7 +125,7 @@ pub fn draw(results: &Results) -> Result<String, Undrawable> {
 fn draw_head(head: &Area<'_>, results: &Results, headline: &str) -> Result<(), Undrawable> {
     let mut y = MARGIN;
     for line in headline.lines() {
-        head.draw(&Text::new(line.to_owned(), (MARGIN, y), text(24, FontStyle::Bold)))?;
+        head.draw(&Text::new(line.to_owned(), (MARGIN, y), text(20, FontStyle::Bold)))?;
         y += HEADLINE_HEIGHT as i32;
     }
     let mut parts = vec![results.title.clone()];
@@ -174,7 +174,7 @@ impl Caption {
     fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
         for (number, line) in self.lines().trim_end().lines().enumerate() {
             let y = 8 + number as i32 * VERDICT_HEIGHT as i32;
-            area.draw(&Text::new(line.to_owned(), (MARGIN, y), text(19, FontStyle::Bold)))?;
+            area.draw(&Text::new(line.to_owned(), (MARGIN, y), text(17, FontStyle::Bold)))?;
         }
         let style = text(15, FontStyle::Normal).color(&FAINT_INK);
         area.draw(&Text::new(shortened(&self.what), (MARGIN, self.height() as i32 - 28), style))?;
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn a_long_finding_has_several_lines() {
         let caption = |words: usize| Caption { verdict: "seven letters ".repeat(words), what: String::new() };
-        assert_eq!([0, 1, 6, 7, 13].map(|words| caption(words).height()), [30, 62, 62, 86, 110]);
+        assert_eq!([0, 1, 7, 8, 15].map(|words| caption(words).height()), [30, 60, 60, 82, 104]);
     }
 
     #[test]
