@@ -1,6 +1,7 @@
 //! Counting semaphores.
 
 pub mod call;
+mod list;
 pub mod queue;
 pub mod waiter;
 
