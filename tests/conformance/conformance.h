@@ -128,8 +128,10 @@ struct timespec time_after_ms(clockid_t clock, long ms);
 struct timespec time_far(clockid_t clock);
 bool time_reached(clockid_t clock, struct timespec deadline);
 long time_missing_us(clockid_t clock, struct timespec deadline);
-/* The check has run for 3 s: on a busy machine, loops that are long for good measure stop here. */
+/* The check has run for 1.5 s: on a busy machine, loops that are long for good measure stop here. */
 bool time_is_short(void);
+/* This process's check has so many times as long; before the first `time_is_short`. */
+void repeat_for_longer(double times);
 void nap_ms(long ms);
 void nap_us(long us);
 

@@ -15,12 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::files;
+use crate::system::Group;
 
 /// The process groups that are running.
-static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Vec<Group>> = Mutex::new(Vec::new());
 
 /// Directories to be removed when this process is interrupted.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -89,7 +89,7 @@ impl Program {
         let started = Instant::now();
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = self.command.spawn().with_context(|| format!("cannot start {line}"))?;
-        let group = Group::of(&child);
+        let group = Running::of(&child);
         let stdout = reader(child.stdout.take());
         let stderr = reader(child.stderr.take());
         let status = loop {
@@ -189,25 +189,24 @@ fn has_idle_priority(stat: &str) -> bool {
 }
 
 /// A running process group; dropping it kills what is left of it.
-struct Group(Option<Pid>);
+struct Running(Option<Group>);
 
-impl Group {
+impl Running {
     fn of(child: &std::process::Child) -> Self {
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        if let (Some(pid), Ok(mut running)) = (pid, RUNNING.lock()) {
-            running.push(pid);
+        let group = Group::led_by(child);
+        if let (Some(group), Ok(mut running)) = (group, RUNNING.lock()) {
+            running.push(group);
         }
-        Self(pid)
+        Self(group)
     }
 }
 
-impl Drop for Group {
+impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(pid) = self.0 {
-            // "No such process" is the good case: nothing was left behind.
-            let _ = kill_process_group(pid, Signal::KILL);
+        if let Some(group) = self.0 {
+            group.kill();
             if let Ok(mut running) = RUNNING.lock() {
-                running.retain(|other| *other != pid);
+                running.retain(|other| *other != group);
             }
         }
     }
@@ -227,9 +226,7 @@ pub(crate) fn end_programs_on_interrupt() -> Result<()> {
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             if let Ok(running) = RUNNING.lock() {
-                for pid in running.iter() {
-                    let _ = kill_process_group(*pid, Signal::KILL);
-                }
+                running.iter().for_each(|group| group.kill());
             }
             for directory in TEMPORARY.lock().iter().flat_map(|directories| directories.iter()) {
                 // No caller is left to report an error to.

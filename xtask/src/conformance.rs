@@ -20,7 +20,7 @@ use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
 /// For how long (s) a check repeats itself in a brief run.
-const BRIEF: &str = "0.5";
+const BRIEF: &str = "0.25";
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Use every interposable lock (the default without --lock)
     #[arg(long, conflicts_with = "lists")]
     all: bool,
-    /// Repeat checks for half a second instead of three
+    /// Repeat checks for a quarter of a second instead of one and a half (in slow_motion twice as long)
     #[arg(long)]
     brief: bool,
     #[arg(skip = Extent::WHOLE)]
@@ -144,7 +144,7 @@ pub(crate) struct Conformance {
     others: Vec<PathBuf>,
     /// The machine that the locks assume.
     chosen: Chosen,
-    /// Whether checks that repeat themselves do so for one second instead of three.
+    /// Whether checks that repeat themselves do so for as long as [`BRIEF`] says.
     brief: bool,
     extent: Extent,
     exhaustive: bool,

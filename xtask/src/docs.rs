@@ -33,6 +33,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use flashlock_report::wrap::wrapped;
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::child::{AGAINST_HANGS, Program};
@@ -181,7 +182,7 @@ fn replaced(document: &str, middle: &str) -> Result<String> {
 }
 
 /// A lock, field by field.
-type Row = serde_json::Map<String, Value>;
+type Row = IndexMap<String, Value>;
 
 /// A column of a table: its heading, and what stands in it.
 type Column = (&'static str, fn(&Row) -> String);

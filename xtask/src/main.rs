@@ -3,7 +3,7 @@
 //!
 //! Exit status: 0 all is well, 1 a check failed or something is missing, 2 wrong usage, 130 interrupted.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod apps;
 mod apt;
@@ -34,6 +34,7 @@ mod setup;
 mod speed;
 mod steps;
 mod suite;
+mod system;
 mod test;
 mod torture;
 mod verdicts;

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use crate::apps;
 use crate::child::Program;
+use crate::system;
 
 /// What conformance, torture, mallocs, delegated, instructions, glibc and packages need.
 const BASE: [&str; 17] = [
@@ -64,7 +65,7 @@ pub(crate) fn install(wanted: Vec<&str>) -> Result<()> {
         return Ok(());
     }
     let list = missing.join(" ");
-    if !rustix::process::geteuid().is_root() {
+    if !system::is_root() {
         bail!("these packages are missing, and only root can install them: {list}");
     }
     if Command::new("apt-get").arg("--version").output().is_err() {

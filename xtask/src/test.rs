@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())
     });
     steps.run("example: a lock of your own", own_lock);
-    steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--package", "xtask"]));
+    steps.run("unit tests of xtask", || cargo_test(Command::new(cargo()), &["--release", "--package", "xtask"]));
     // The model checkers need a CPU and no clock; what follows sleeps much, and measures time. So they have what that
     // leaves over.
     let beside = (!options.no_models && steps.include(BESIDE)).then(|| thread::spawn(|| model_tests(idle_cargo())));

@@ -20,7 +20,7 @@ use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
 type Here = Native<NoStats>;
 
 const THREADS: u64 = 4;
-const ROUNDS: u64 = 2_000;
+const ROUNDS: u64 = 1_000;
 
 /// Runs `work` while another thread changes the hints of all nodes.
 fn scribbled(work: &dyn Fn()) {

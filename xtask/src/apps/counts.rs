@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flashlock_locks::machine::event::Event;
 use flashlock_native::stats::{self, Block, Totals};
-use rustix::io::FdFlags;
+
+use crate::system;
 
 /// The number of counters and their order, `enum slot` of `count.c`.
 const SLOTS: usize = 10;
@@ -82,9 +83,7 @@ impl Counters {
     pub(crate) fn new() -> Result<Self> {
         const HIGH: i32 = 700;
         let (low, block) = Block::create().context("cannot make shared counters")?;
-        let descriptor = rustix::io::fcntl_dupfd_cloexec(&low, HIGH)?;
-        rustix::io::fcntl_setfd(&descriptor, FdFlags::empty())?;
-        Ok(Self { descriptor, block })
+        Ok(Self { descriptor: system::inherited(&low, HIGH)?, block })
     }
 
     /// What tells the library of them.

@@ -69,7 +69,7 @@ pub(crate) enum Quick {
     /// Its packages are small, and a run takes about two seconds: under the default lock with every number of threads,
     /// under others with one.
     Once,
-    /// The same, and also under `mcs` and `futex`, with every number.
+    /// The same, and also under `mcs` and `futex`.
     Always,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Run only the quick applications. Under locks other than the default, use only the middle number of threads.
-    /// Without --lock, half of the applications also run under mcs and futex with all numbers of threads
+    /// Without --lock, half of the applications also run under mcs and futex
     #[arg(long, conflicts_with = "only")]
     quick: bool,
     /// The number of applications at a time [default: 1, with --quick 3]

@@ -17,7 +17,7 @@ const QUICK_LOCKS: [&str; 2] = ["mcs", "futex"];
 pub(crate) struct Plan {
     /// The ways in which an application is started, the reference first.
     pub(crate) wrappers: Vec<Wrapper>,
-    /// Of a quick run: the number of threads for locks other than the default; `None`: all of them.
+    /// Of a quick run: the number of threads for locks other than the default; `None`: all numbers.
     only: Option<u32>,
     /// Whether the user has named the locks.
     named: bool,
@@ -42,7 +42,8 @@ impl Plan {
     /// Whether an application is run under this wrapper with so many threads.
     pub(crate) fn includes(&self, quick: Quick, wrapper: &Wrapper, threads: u32) -> bool {
         let Some((lock, only)) = wrapper.lock.as_ref().filter(|lock| !lock.default).zip(self.only) else { return true };
-        if !self.named && QUICK_LOCKS.contains(&lock.name.as_str()) { quick == Quick::Always } else { only == threads }
+        let is_meant = self.named || quick == Quick::Always || !QUICK_LOCKS.contains(&lock.name.as_str());
+        is_meant && only == threads
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
             let quick = plan(Some(8), false);
             assert!(quick.includes(Quick::Once, &wrapper("flash"), threads));
             assert_eq!(quick.includes(Quick::Always, &wrapper("cna"), threads), threads == 8);
-            assert!(quick.includes(Quick::Always, &wrapper("mcs"), threads));
+            assert_eq!(quick.includes(Quick::Always, &wrapper("mcs"), threads), threads == 8);
             assert!(!quick.includes(Quick::Once, &wrapper("mcs"), threads));
             assert_eq!(plan(Some(8), true).includes(Quick::Once, &wrapper("mcs"), threads), threads == 8);
             assert!(plan(None, false).includes(Quick::Never, &wrapper("cna"), threads));

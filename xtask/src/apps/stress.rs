@@ -6,6 +6,7 @@ use super::counts::Needs;
 use super::run::Run;
 use super::{App, Quick};
 use crate::child::Finished;
+use crate::system;
 
 pub(crate) const STRESS_NG: App = App {
     name: "stress-ng",
@@ -29,7 +30,7 @@ fn run(run: &Run) -> Result<()> {
 }
 
 fn stress(run: &Run, worker: &str) -> Result<()> {
-    let prefix = if rustix::process::geteuid().is_root() { ORDINARY.as_slice() } else { &[] };
+    let prefix = if system::is_root() { ORDINARY.as_slice() } else { &[] };
     let (workers, threads) = (format!("--{worker}"), format!("--{worker}-procs"));
     let command = ["stress-ng", &workers, "2", &threads, &run.threads.to_string(), "--timeout", SECONDS];
     let options = ["--verify", "--metrics-brief", "--temp-path", "."];

@@ -20,6 +20,7 @@ use crate::child::output;
 use crate::child::{AGAINST_HANGS, Finished, Program};
 use crate::files;
 use crate::steps::{Steps, Tally};
+use crate::system;
 use crate::workspace;
 
 /// The releases of Debian whose users get the package.
@@ -46,7 +47,7 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Tally> {
-    if !rustix::process::geteuid().is_root() {
+    if !system::is_root() {
         bail!("this task makes fresh roots and runs programs in them, which only root can");
     }
     if options.quick {

@@ -6,10 +6,11 @@ use flashlock_locks::machine::{Machine, Tunables};
 use flashlock_locks::parts::policy::{Admission, GroupByRole, Place, Waiter};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_locks::rw::ShflRw;
+use proptest::array::uniform3;
 use proptest::prelude::*;
 
 use crate::runs::{Had, MS, Plan, SHORT, bounded_rw, busy, of, run_rw, split};
-use crate::{JOINING, NONE, drawn, longest_wait};
+use crate::{JOINING, NONE, drawn, drawn_in_groups, longest_wait, plan_of};
 
 /// A bound of 100 µs, and later threads are never put before others.
 const IN_TURN: Tunables = Tunables { bound_us: 100, max_shuffles: 0, stay_us: 100, flush: 31, ..SHORT };
@@ -54,17 +55,14 @@ fn mutex_limit(lock: &LockInfo, others: u64, nodes: u64, history: &[Had]) -> u64
 }
 
 proptest! {
-    #![proptest_config(drawn(6))]
+    #![proptest_config(drawn_in_groups(6))]
 
     /// Sections of 0.01 to 100 bounds. The limit with n other threads: (n + 2) sections, bounds and wake-ups.
     #[test]
-    fn the_bound_holds_for_sections_of_any_length(
-        others in 1_u64..=8,
-        length in 0.0_f64..=4.0,
-        outside in 0_u32..100_000,
-    ) {
-        let plan = at_length(others, in_bounds(length), outside, &IN_TURN);
-        for (lock, name, run) in &split(Claim::Bounded)[0] {
+    fn the_bound_holds_for_sections_of_any_length(plans in uniform3((1_u64..=8, 0.0_f64..=4.0, 0_u32..100_000))) {
+        for (number, (lock, name, run)) in split(Claim::Bounded)[0].iter().enumerate() {
+            let &(others, length, outside) = plan_of(&plans, number);
+            let plan = at_length(others, in_bounds(length), outside, &IN_TURN);
             let history = run(&plan);
             let (longest, most) = (longest_wait(&history), mutex_limit(lock, others, plan.nodes, &history));
             prop_assert!(longest <= most, "{name}: {longest} of {most} us, {others} others, {plan:?}");
@@ -120,19 +118,16 @@ fn a_reader_that_does_not_insist_waits_for_all_writers() {
 }
 
 proptest! {
-    #![proptest_config(drawn(48))]
+    #![proptest_config(drawn_in_groups(48))]
 
     /// The same for readers-writer locks, with any number of writers among the threads.
     #[test]
     fn the_bound_of_readers_and_writers_holds_for_sections_of_any_length(
-        others in 1_u64..=8,
-        writers in 0_u32..=9,
-        length in 0.0_f64..=4.0,
-        outside in 0_u32..100_000,
-        restless in any::<bool>(),
+        plans in uniform3((1_u64..=8, 0_u32..=9, 0.0_f64..=4.0, 0_u32..100_000, any::<bool>())),
     ) {
-        let plan = at_length(others, in_bounds(length), outside, if restless { &RESTLESS } else { &AS_USUAL });
-        for (_, name, run) in &bounded_rw()[0] {
+        for (number, (_, name, run)) in bounded_rw()[0].iter().enumerate() {
+            let &(others, writers, length, outside, restless) = plan_of(&plans, number);
+            let plan = at_length(others, in_bounds(length), outside, if restless { &RESTLESS } else { &AS_USUAL });
             let (history, passed) = run(&plan, writers.min(others as u32 + 1));
             let (longest, most) = (longest_wait(&history), rw_limit(name, others, &history, passed));
             prop_assert!(longest <= most, "{name}: {longest} of {most} us, {others} others, {passed} passed, {plan:?}");

@@ -3,13 +3,17 @@
 
 mod bounds;
 mod broken;
+#[path = "../common/mod.rs"]
+mod common;
 mod runs;
 
 use broken::Naps;
+use common::{ROUNDS, is_full};
 use flashlock_locks::catalogue::{Claim, LockInfo, OptionId};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::wait::Spin;
+use proptest::array::uniform3;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use runs::{Had, Plan, SHORT, all, arrivals, busy, of, run, split};
@@ -17,6 +21,17 @@ use runs::{Had, Plan, SHORT, all, arrivals, busy, of, run, split};
 /// The number of random plans. They are the same in each run: what fails on one host fails on all.
 fn drawn(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, rng_seed: RngSeed::Fixed(6), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// The same in groups: of each, a lock has one plan, and the next lock the next one. In full, each lock has as many
+/// plans as there would be otherwise.
+fn drawn_in_groups(cases: u32) -> ProptestConfig {
+    drawn(if is_full() { cases } else { cases.div_ceil(ROUNDS as u32) })
+}
+
+/// The plan of the lock with this number.
+fn plan_of<T>(group: &[T; ROUNDS], lock: usize) -> &T {
+    &group[lock % ROUNDS]
 }
 
 /// The maximum time to join a queue, in ns. Threads that ask within this time of each other may be served in either
@@ -103,13 +118,13 @@ const NONE: Tunables = Tunables {
 };
 
 proptest! {
-    #![proptest_config(drawn(3))]
+    #![proptest_config(drawn_in_groups(3))]
 
     #[test]
-    fn everybody_is_served(threads in 4_u64..=16, inside in 300_u32..1_500, outside in 0_u32..1_500) {
-        let plan = Plan { inside, outside, ..busy(threads, 24, &SHORT) };
-        for (_, name, run) in &split(Claim::Serves)[0] {
-            let counts = counts(&run(&plan), threads);
+    fn everybody_is_served(plans in uniform3((4_u64..=16, 300_u32..1_500, 0_u32..1_500))) {
+        for (number, (_, name, run)) in split(Claim::Serves)[0].iter().enumerate() {
+            let &(threads, inside, outside) = plan_of(&plans, number);
+            let counts = counts(&run(&Plan { inside, outside, ..busy(threads, 24, &SHORT) }), threads);
             prop_assert!(counts.iter().all(|&count| count >= 3), "{name}: {counts:?}");
         }
     }
@@ -182,16 +197,14 @@ fn most_in_a_stay(lock: &LockInfo, tunables: &Tunables) -> Option<usize> {
 const ASLEEP: &str = "cst:wait=park";
 
 proptest! {
-    #![proptest_config(drawn(3))]
+    #![proptest_config(drawn_in_groups(3))]
 
     #[test]
-    fn hand_overs_stay_on_a_node_until_the_bound(
-        threads in 14_u64..=16,
-        inside in 800_u32..1_500,
-        outside in 0_u32..500,
-    ) {
-        let plan = Plan { inside, outside, ..busy(threads, 4, &SHORT) };
-        for (lock, name, run) in split(Claim::Local)[0].iter().filter(|(_, name, _)| *name != ASLEEP) {
+    fn hand_overs_stay_on_a_node_until_the_bound(plans in uniform3((14_u64..=16, 800_u32..1_500, 0_u32..500))) {
+        let some = &split(Claim::Local)[0];
+        for (number, (lock, name, run)) in some.iter().filter(|(_, name, _)| *name != ASLEEP).enumerate() {
+            let &(threads, inside, outside) = plan_of(&plans, number);
+            let plan = Plan { inside, outside, ..busy(threads, 4, &SHORT) };
             let history = run(&plan);
             let (mean, longest) = (mean_stay(&history), longest_stay(&history));
             prop_assert!(mean > 3.0, "{name}: {mean} on one node at a time");
@@ -303,13 +316,13 @@ fn longest_break(lock: &LockInfo) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(drawn(6))]
+    #![proptest_config(drawn_in_groups(6))]
 
     #[test]
-    fn no_lock_is_free_while_somebody_waits(threads in 2_u64..=16, inside in 200_u32..4_000, outside in 0_u32..50_000) {
-        let plan = Plan { inside, outside, ..busy(threads, 3, &Tunables::DEFAULT) };
-        for (lock, name, run) in all() {
-            let idle = longest_idle(&run(&plan));
+    fn no_lock_is_free_while_somebody_waits(plans in uniform3((2_u64..=16, 200_u32..4_000, 0_u32..50_000))) {
+        for (number, (lock, name, run)) in all().into_iter().enumerate() {
+            let &(threads, inside, outside) = plan_of(&plans, number);
+            let idle = longest_idle(&run(&Plan { inside, outside, ..busy(threads, 3, &Tunables::DEFAULT) }));
             prop_assert!(idle < longest_break(lock), "{name}: free for {idle} ns");
         }
     }

@@ -8,6 +8,20 @@ use std::rc::Rc;
 use flashlock_sim::description::{Hypervisor, Umwait};
 use flashlock_sim::{Description, Options, Simulation};
 
+/// Whether this run may take hours (`cargo xtask full`).
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("FLASHLOCK_FULL").is_some()
+}
+
+/// Of so many rounds, one is a lock's turn, and the next one is the next lock's: rounds run the same code with other
+/// numbers.
+pub(crate) const ROUNDS: usize = 3;
+
+/// Whether a lock has its turn in a round, given the numbers of both. In full, each lock always has.
+pub(crate) fn has_its_turn(lock: usize, round: usize) -> bool {
+    is_full() || (lock + round).is_multiple_of(ROUNDS)
+}
+
 /// One node in which only what a test names takes time: slices of 100 us, 1 us for a switch, 0.5 us to enter the
 /// system, 2 us to wake a thread, and 50 us of slack in timed sleeps. CPUs wake up at once.
 pub(crate) fn tiny(cores: u32, threads_per_core: u32) -> Description {
