@@ -4,18 +4,17 @@
 //! long a thread waits in which way (`crates/locks/src/mutex/flash/evidence.rs`). Here, two threads give that code
 //! something to measure, and this module shows the results.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
 #[cfg(test)]
 use flashlock_locks::machine::SLEEP_COST;
-use flashlock_locks::machine::{Look, Special, Tunables, Waiting};
+use flashlock_locks::machine::{Special, Tunables};
 use flashlock_locks::mutex::flash::evidence::{LONGEST_NAP, NAP, SPIN, patience, second_look};
-use flashlock_native::{Native, Word32, clock, evidence, sys};
+use flashlock_measure::cpu;
+use flashlock_measure::evidence::{hand_over, wake_up};
+use flashlock_native::{Native, clock, evidence};
 use flashlock_report::machine::Machine as Computer;
 use flashlock_report::{table, units};
 use serde::Serialize;
 
-use crate::cpu;
 use crate::failure::Failure;
 use crate::inspect::Finding;
 use crate::json;
@@ -27,14 +26,6 @@ pub(crate) const TITLE: &str = "Costs by which the default lock decides";
 const SCHEMA: &str = "flashlock.evidence";
 /// The version of its schema.
 const VERSION: u32 = 1;
-/// How often a line is handed back and forth.
-const HAND_OVERS: u32 = 4_000;
-/// How often a thread is woken.
-const WAKE_UPS: u32 = 64;
-/// How long a thread polls for the line, in µs, before it yields its CPU.
-const POLL: u32 = 100;
-/// How long a sleeping thread sleeps before it is woken, in µs.
-const ASLEEP: u32 = 100;
 
 /// A cost on this machine, and how the lock uses it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -189,59 +180,6 @@ impl Budget {
     fn here(&self) -> String {
         format!("{} {}", units::count(self.value.into()), self.unit)
     }
-}
-
-/// Two threads hand a word back and forth, and poll for it like the lock. Returns the first thread's cost of the line's
-/// transfer, in ticks, and the resulting second look.
-fn hand_over(cpus: [u32; 2]) -> Option<(Option<u32>, u32)> {
-    /// The word and a second word, on a line of their own.
-    #[repr(align(128))]
-    struct Line(AtomicU32, AtomicU32);
-    let line = Line(AtomicU32::new(0), AtomicU32::new(0));
-    let play = |mine: u32| {
-        for round in 0..HAND_OVERS {
-            let turn = 2 * round + mine;
-            let mut last = None;
-            let mut look = |seen: u32, _| {
-                let came = last.replace(seen).is_some_and(|last| last != seen);
-                if seen == turn { Look::End { came } } else { Look::Again { pause: 1, came } }
-            };
-            while !evidence::poll(&line.0, &line.1, POLL, &mut look) {
-                sys::yield_now();
-            }
-            // Relaxed: only the word is handed over.
-            line.0.store(turn + 1, Relaxed);
-        }
-    };
-    let first = || {
-        play(0);
-        (evidence::transfer_ticks(), second_look::<Native>())
-    };
-    cpu::both(cpus, first, || play(1))
-}
-
-/// One thread wakes the other, which sleeps like a lock's waiter.
-fn wake_up(cpus: [u32; 2]) -> Option<()> {
-    let (word, asleep) = (Word32(AtomicU32::new(0)), AtomicU32::new(0));
-    let sleep = || {
-        for round in 0..WAKE_UPS {
-            asleep.store(round + 1, Relaxed);
-            while word.0.load(Relaxed) == round {
-                <Native as Waiting>::park(&word, round, None);
-            }
-        }
-    };
-    let wake = || {
-        for round in 0..WAKE_UPS {
-            while asleep.load(Relaxed) <= round {
-                sys::yield_now();
-            }
-            sys::nap(ASLEEP);
-            word.0.store(round + 1, Relaxed);
-            <Native as Waiting>::wake(&raw const word, 1);
-        }
-    };
-    cpu::both(cpus, wake, sleep)
 }
 
 #[cfg(test)]

@@ -20,10 +20,8 @@
 mod args;
 mod calibrate;
 mod compare;
-mod cpu;
 mod doctor;
 mod elf;
-mod embedded;
 mod evidence;
 mod failure;
 mod generate;
@@ -34,7 +32,6 @@ mod lock_choice;
 mod locks;
 mod output;
 mod preload;
-mod pthread;
 mod run;
 mod screen;
 mod search;

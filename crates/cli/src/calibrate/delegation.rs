@@ -6,20 +6,17 @@
 //! the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and a server. The
 //! threshold is the share from which on the server is always ahead by [`AHEAD`].
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flashlock_delegation::adapt::{Governor, Thresholds};
+use flashlock_measure::costs::effort::Effort;
+use flashlock_measure::embedded::Served;
+use flashlock_measure::sections;
 use flashlock_report::machine::Machine;
 use flashlock_report::{date, table, units};
-use flashlock_workloads::shared_lines::{Job, SharedLines};
-use flashlock_workloads::{Here, Lock, Workload};
 use serde::Serialize;
 
-use super::effort::Effort;
-use crate::embedded::Served;
 use crate::failure::Failure;
 use crate::json;
 use crate::screen::{HEADING, styled};
@@ -59,35 +56,6 @@ pub(super) struct Found {
     thresholds: Thresholds,
 }
 
-/// The sections per second of so many threads, measured for `long`.
-fn rate<L: Lock + Send>(lock: L, threads: usize, delay: u32, long: Duration) -> (f64, SharedLines<L, Here>) {
-    let mut lock = Some(lock);
-    let make = || lock.take().expect("one lock is made");
-    let lines: SharedLines<L, Here> = SharedLines::new(make, Job::LINES.with_delay(delay));
-    let (stop, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
-    let work = |number: usize| {
-        let mut client = lines.client(1, number as u32);
-        start.wait();
-        let mut done = 0_u64;
-        while !stop.load(Relaxed) {
-            lines.operate(&mut client);
-            done += 1;
-        }
-        done
-    };
-    let work = &work;
-    let rate = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
-        start.wait();
-        let begun = Instant::now();
-        thread::sleep(long);
-        stop.store(true, Relaxed);
-        let done: u64 = workers.into_iter().map(|worker| worker.join().unwrap_or(0)).sum();
-        done as f64 / begun.elapsed().as_secs_f64()
-    });
-    (rate, lines)
-}
-
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
@@ -105,9 +73,9 @@ impl Found {
             let mut all: [Vec<f64>; 4] = Default::default();
             for _ in 0..times {
                 let governor = Governor::new(Thresholds::NEVER);
-                let (ordinary, _lines) = rate(Served::measured(&governor), threads, delay_ns, long);
+                let (ordinary, _lines) = sections::rate(Served::measured(&governor), threads, delay_ns, long);
                 let share = governor.measure().locks.first().and_then(|lock| lock.share).unwrap_or(0.0);
-                let (served, lines) = rate(Served::new()?, threads - 1, delay_ns, long);
+                let (served, lines) = sections::rate(Served::new().map_err(Failure::new)?, threads - 1, delay_ns, long);
                 let counted = lines.lock().statistics();
                 let heat = counted.use_rate() * counted.busy_scans as f64 / counted.scans.max(1) as f64;
                 for (all, value) in all.iter_mut().zip([ordinary, served, share, heat]) {
@@ -220,12 +188,5 @@ mod tests {
             adaptive: Thresholds,
         }
         assert_eq!(toml::from_str::<File>(&text).unwrap().adaptive, found.thresholds);
-    }
-
-    #[test]
-    fn sections_are_counted() {
-        let (rate, mut lines) = rate(Served::new().unwrap(), 2, 0, Duration::from_millis(5));
-        assert!(rate > 0.0);
-        assert!(lines.check(0).is_err(), "sections were done");
     }
 }

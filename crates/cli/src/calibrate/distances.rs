@@ -1,12 +1,12 @@
 //! Measures what depends on distance: transfers of lines between CPUs, and accesses to other nodes.
 
+use flashlock_measure::costs::effort::free_memory;
+use flashlock_measure::costs::pairs::{self, Remote, Travel};
 use flashlock_report::statistics::Spread;
 use flashlock_report::units;
 use flashlock_sim::description::Siblings;
 
-use super::effort::free_memory;
 use super::measure::Session;
-use super::pairs::{self, Remote, Travel};
 use super::{order, shape};
 
 impl Session {
@@ -123,9 +123,9 @@ fn middle(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use flashlock_native::topology::Topology;
 
-    use super::super::effort::Effort;
     use super::*;
-    use crate::cpu;
+    use flashlock_measure::costs::effort::Effort;
+    use flashlock_measure::cpu;
 
     /// On a machine that seems to have one core with two hardware threads, whatever CPUs these really are.
     #[test]

@@ -1,16 +1,17 @@
 //! All measurements, in order.
 
+use flashlock_measure::costs::effort::{Effort, free_memory};
+use flashlock_measure::costs::own;
+use flashlock_measure::cpu;
 use flashlock_native::topology::Topology;
 use flashlock_report::units;
 use flashlock_sim::Description;
 use flashlock_sim::description::{Cache, Measured};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::effort::{Effort, free_memory};
 use super::shape::{self, Shape};
 use super::sheet::Sheet;
-use super::{DEFAULTS, TICK, order, own, plausible};
-use crate::cpu;
+use super::{DEFAULTS, TICK, order, plausible};
 use crate::failure::Failure;
 
 /// How often an implausible figure is measured.

@@ -3,28 +3,20 @@
 //! | module | holds |
 //! |---|---|
 //! | [`shape`] | nodes, cores and caches, from `/sys` |
-//! | [`lines`], [`own`], [`pairs`] | cache lines; measurements of one CPU, and of two CPUs |
-//! | [`kernel`] | calls, wake-ups, switches, sleeps |
+//! | [`costs`](flashlock_measure::costs) | the measurements of one CPU, of two CPUs, and of the kernel |
 //! | [`measure`] | all measurements in order, into a description |
 //! | [`distances`], [`system`] | the parts that depend on distance and on the operating system |
 //! | [`delegation`] | from which contention on a server pays |
-//! | [`effort`] | how much is measured |
 //! | [`plausible`], [`order`] | impossible figures; putting figures in order |
 //! | [`sheet`], [`json`] | what was measured, how, and what was not: as text and as JSON |
-//! | [`cpu`] | threads that stay on one CPU |
 //!
 //! Figures are medians: on a shared machine, means mainly reflect the other users.
 
 mod delegation;
 mod distances;
-mod effort;
 mod json;
-mod kernel;
-mod lines;
 mod measure;
 mod order;
-mod own;
-mod pairs;
 mod plausible;
 mod shape;
 mod sheet;
@@ -35,6 +27,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flashlock_measure::costs::effort::Effort;
 use flashlock_native::topology::Topology;
 use flashlock_report::date;
 use flashlock_report::machine::Machine;
@@ -44,7 +37,6 @@ use flashlock_sim::Description;
 use crate::evidence::Evidence;
 use crate::failure::Failure;
 use crate::{output, screen};
-use effort::Effort;
 use measure::Session;
 use sheet::Sheet;
 

@@ -1,10 +1,11 @@
 //! Measures the costs of the operating system.
 
-use super::effort::Effort;
-use super::kernel;
+use flashlock_measure::costs::effort::Effort;
+use flashlock_measure::costs::kernel;
+use flashlock_measure::cpu;
+
 use super::measure::{Session, TRIES};
 use super::sheet::Sheet;
-use crate::cpu;
 
 impl Session {
     /// The cost of a system call, in µs.

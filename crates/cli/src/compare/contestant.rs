@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use flashlock_locks::catalogue::{DEFAULT, PRINCIPAL, STANDALONE};
+use flashlock_measure::map::{RCL_ADAPTIVE, RCL_ORDINARY};
 use flashlock_native::settings::{self, split_list};
 use flashlock_rivals::{RIVALS, Rival};
 
@@ -76,10 +77,6 @@ pub(super) fn chosen_locks(lists: &[String], is_map: bool) -> Result<Vec<LockCho
     }
     Ok(locks)
 }
-
-/// The names of a lock of `rcl` that stays ordinary, and of one that moves to a server when that pays.
-pub(super) const RCL_ORDINARY: &str = "rcl-ordinary";
-pub(super) const RCL_ADAPTIVE: &str = "rcl-adaptive";
 
 /// The locks that run closures.
 pub(super) fn closures() -> impl Iterator<Item = &'static str> {

@@ -8,7 +8,7 @@
 //! | [`process`] | one run: a process group with a time limit, its output and its resources |
 //! | [`schedule`] | how long it will take, and what fits into the time |
 //! | [`session`] | all runs: rounds, random order, when to stop |
-//! | [`noise`] | a loop of constant work between the runs, which detects a noisy machine |
+//! | [`noise`](flashlock_measure::noise) | a loop of constant work between the runs, which detects a noisy machine |
 //! | [`text`], [`advice`] | the result as text |
 //! | [`worker`] | without a program: the key-value map, as a process of its own |
 //!
@@ -18,7 +18,6 @@
 mod advice;
 mod contestant;
 mod merit;
-mod noise;
 mod plan;
 mod process;
 mod rivals;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use flashlock_measure::map;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
 use flashlock_report::results::{Group, Method, Point, Results, SCHEMA, VERSION};
@@ -203,7 +204,7 @@ fn panels_of_map(external: &[u32]) -> Vec<Panel> {
         0 => "No work outside the lock".to_owned(),
         ns => format!("{} of work outside the lock", in_round_units(ns)),
     };
-    outside.into_iter().map(|ns| Panel { title: title(ns), external: worker::rounds_of_work(ns) }).collect()
+    outside.into_iter().map(|ns| Panel { title: title(ns), external: map::rounds_of_work(ns) }).collect()
 }
 
 /// `250 ns`, `2 µs`, `2.5 µs`.

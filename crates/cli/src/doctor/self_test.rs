@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS};
 use flashlock_locks::catalogue::{DEFAULT, LOCKS};
 use flashlock_locks::machine::event::Event;
+use flashlock_measure::pthread::{self, Cond, Mutex, RwLock, Semaphore, Spin};
 use flashlock_native::settings;
 use flashlock_native::stats::{self, Block, Totals};
 use flashlock_report::units;
@@ -21,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use crate::elf::{self, Image};
 use crate::failure::Failure;
 use crate::inspect::Finding;
-use crate::pthread::{self, Cond, Mutex, RwLock, Semaphore, Spin};
 use crate::{preload, screen};
 
 /// Acquisitions of each of the two threads.

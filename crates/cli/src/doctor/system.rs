@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(judge("/x/libflashlock_preload.so").level, Level::Ok);
         assert_eq!(judge("/y/libflashlock_preload.so").level, Level::Warn);
         assert_eq!(judge("/y/libjemalloc.so").level, Level::Ok);
-        let libc = crate::pthread::provider("pthread_mutex_lock").unwrap();
+        let libc = flashlock_measure::pthread::provider("pthread_mutex_lock").unwrap();
         assert!(judge(&libc).text.contains("pthread_mutex_lock, too"));
     }
 

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | [`workloads`], [`parameters`] | the workloads by name, and what users can set of them |
 //! | [`candidate`] | a lock to be simulated |
-//! | [`experiment`] | one run: a workload with a lock and a number of threads |
-//! | [`log`] | the log of what happens to locks; a lock that is logged |
+//! | [`simulated`](flashlock_measure::simulated) | one run: a workload with a lock and a number of threads |
 //! | [`budget`] | memory for several runs at once |
 //! | [`sweep`] | all runs, on all CPUs of the host, and the result |
 //! | [`text`] | the result as tables |
@@ -14,12 +13,12 @@
 
 mod budget;
 mod candidate;
-mod experiment;
-mod log;
 mod machines;
 mod parameters;
 mod place;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod text;
 mod trace;
 mod workloads;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flashlock_locks::catalogue::PRINCIPAL;
 use flashlock_locks::catalogue::rw::RW_LOCKS;
+use flashlock_measure::simulated::{Experiment, Sample, Timeline};
 use flashlock_native::settings::split_list;
 use flashlock_report::machine::Machine;
 use flashlock_report::provenance::Provenance;
@@ -22,8 +23,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Args;
 use super::budget::Budget;
 use super::candidate::Candidate;
-use super::experiment::{Experiment, Sample};
-use super::log::Timeline;
 use crate::failure::Failure;
 use crate::json;
 use crate::launch::signals::Interruption;
@@ -256,7 +255,7 @@ impl<'a> Sweep<'a> {
             place: self.args.place.into(),
             trace: self.args.trace.is_some() && round == 0,
         };
-        experiment.run(lock)
+        experiment.run(lock.kind(), lock.tunables)
     }
 
     /// The result before anything is run.

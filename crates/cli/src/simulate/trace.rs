@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Display, Write as _};
 
+use flashlock_measure::simulated::{Entry, Open, Section, Timeline};
 use flashlock_sim::Description;
-
-use super::log::{Entry, Open, Section, Timeline};
 
 /// The file's text.
 pub(super) fn render(timeline: &Timeline, machine: &Description) -> String {

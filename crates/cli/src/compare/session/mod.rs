@@ -7,6 +7,7 @@ mod trial;
 
 use std::time::{Duration, Instant};
 
+use flashlock_measure::noise;
 use flashlock_report::results::{Failed, Noise, Results, Run};
 use flashlock_report::statistics::Random;
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
@@ -15,7 +16,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::contestant::Contestant;
 use super::merit::NoFigure;
-use super::noise;
 use super::plan::{Cell, Plan};
 use super::process::{Ending, Outcome, Watch};
 use super::rivals::{self, Workshop};

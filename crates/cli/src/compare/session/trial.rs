@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use flashlock_measure::noise;
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::units;
 
@@ -11,7 +12,7 @@ use crate::compare::merit::NoFigure;
 use crate::compare::plan::Cell;
 use crate::compare::process::{Ending, Finished, Outcome};
 use crate::compare::schedule::{self, Schedule, TooShort, Trial, Until, seconds_enough, spoken};
-use crate::compare::{FAILS_ANYWAY, NO_ANSWER, NO_METRIC, noise};
+use crate::compare::{FAILS_ANYWAY, NO_ANSWER, NO_METRIC};
 use crate::failure::Failure;
 
 /// The default time limit of a trial.

@@ -18,10 +18,10 @@ use crate::cpu;
 const GAP_NS: u64 = 500_000;
 
 /// How long a CPU is idle, in µs, before it is woken up.
-pub(super) const IDLE_US: [u32; 3] = [0, 50, 500];
+pub const IDLE_US: [u32; 3] = [0, 50, 500];
 
 /// A futex call that finds nothing to do, in µs.
-pub(super) fn syscall(effort: Effort) -> Option<f64> {
+pub fn syscall(effort: Effort) -> Option<f64> {
     let word = AtomicU32::new(0);
     let calls = effort.steps() / 64;
     median(effort, || {
@@ -35,15 +35,15 @@ pub(super) fn syscall(effort: Effort) -> Option<f64> {
 
 /// A wake-up, in µs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WakeUp {
+pub struct WakeUp {
     /// The waker's call.
-    pub(super) call: f64,
+    pub call: f64,
     /// From before that call until the woken thread runs.
-    pub(super) latency: f64,
+    pub latency: f64,
 }
 
 /// Wakes a thread on the second CPU from the first (which may be the same) after it has slept for so long.
-pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) -> Option<WakeUp> {
+pub fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) -> Option<WakeUp> {
     let rounds = effort.rounds();
     let epoch = Instant::now();
     let now = || epoch.elapsed().as_nanos() as u64;
@@ -87,7 +87,7 @@ pub(super) fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) 
 /// The time to switch from one thread to another on a CPU, in µs. Two threads yield to each other, and count how often
 /// the other has been running meanwhile. The cost of yielding to no thread is subtracted. (Futexes would not do: a
 /// wake-up may switch at once, so its time and the switch's cannot be separated.)
-pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
+pub fn switch(effort: Effort, cpu: u32) -> Option<f64> {
     let yields = effort.rounds() * 50;
     let (last, switches) = (AtomicU32::new(0), AtomicU32::new(0));
     let play = |mine: u32| {
@@ -115,7 +115,7 @@ pub(super) fn switch(effort: Effort, cpu: u32) -> Option<f64> {
 }
 
 /// How long a thread runs while another waits for its CPU, in µs. `None` if the two never took turns.
-pub(super) fn slice(effort: Effort, cpu: u32) -> Option<f64> {
+pub fn slice(effort: Effort, cpu: u32) -> Option<f64> {
     let stop = AtomicBool::new(false);
     let gaps = cpu::on(cpu, || {
         thread::scope(|scope| {
@@ -149,7 +149,7 @@ fn gaps(time: Duration) -> Vec<f64> {
 }
 
 /// How much longer than asked a sleep of 200 µs takes, in µs.
-pub(super) fn timer_slack(effort: Effort) -> Option<f64> {
+pub fn timer_slack(effort: Effort) -> Option<f64> {
     const ASKED_US: u32 = 200;
     median(effort, || {
         let start = Instant::now();

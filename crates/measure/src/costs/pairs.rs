@@ -25,28 +25,28 @@ const MANY: usize = 1 << 14;
 
 /// Transfers, in ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Travel {
+pub struct Travel {
     /// A load of a line that the other CPU has modified.
-    pub(super) load: f64,
+    pub load: f64,
     /// A load of a line that only the other CPU has, and has not modified; `None` if no instruction can cause this.
-    pub(super) clean: Option<f64>,
+    pub clean: Option<f64>,
     /// A compare-and-swap on a line that the other CPU has modified.
-    pub(super) cas: f64,
+    pub cas: f64,
     /// A compare-and-swap on a line that both have read.
-    pub(super) shared: f64,
+    pub shared: f64,
     /// From one CPU's compare-and-swap to the other's, on the same word.
-    pub(super) handover: f64,
+    pub handover: f64,
     /// From one CPU's store to the other's, on the same word.
-    pub(super) stores: f64,
+    pub stores: f64,
 }
 
 /// Accesses to another node, in ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Remote {
+pub struct Remote {
     /// A load from its last level.
-    pub(super) llc: f64,
+    pub llc: f64,
     /// A load from its memory, if requested.
-    pub(super) dram: Option<f64>,
+    pub dram: Option<f64>,
 }
 
 /// A word on its own line that says whose turn it is.
@@ -70,7 +70,7 @@ impl Turn {
 }
 
 /// Measures between two CPUs in so many rounds. `None` if they are not available.
-pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
+pub fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
     let lines = Lines::new(FEW, STANDALONE)?;
     let all = lines.linked();
     let modified = |touch| together(rounds, [reader, owner], || lines.modify(), || lines.walk(all, touch));
@@ -101,7 +101,7 @@ pub(super) fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
 }
 
 /// Measures a CPU's accesses to another node: to its last level with `llc` bytes, to its memory with `dram` bytes.
-pub(super) fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
+pub fn remote(effort: Effort, [reader, owner]: [u32; 2], llc: usize, dram: Option<usize>) -> Option<Remote> {
     let lines = cpu::on(owner, || Lines::new(llc, 1))??;
     let steps = lines.linked().min(MANY);
     let llc = together(effort.rounds(), [reader, owner], || lines.modify(), || lines.walk(steps, Touch::Load))?;

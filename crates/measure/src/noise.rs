@@ -20,7 +20,7 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// Runs the loop once on every CPU. Returns the time of the slowest, in ns. `None` if a CPU is not available, so that
 /// only equal conditions are compared.
-pub(super) fn time_of_loop() -> Option<f64> {
+pub fn time_of_loop() -> Option<f64> {
     let cpus = cpu::usable()?;
     thread::scope(|scope| {
         let spawn = |&cpu: &u32| {

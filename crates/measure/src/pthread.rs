@@ -1,12 +1,14 @@
 //! The C library's locks, condition variable and semaphore. They are called by their symbols, as from a C program, so
 //! that the dynamic linker chooses their library.
 
+#![expect(clippy::new_without_default, reason = "`new` is what a C program writes as an initialiser")]
+
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 
 /// A `pthread_mutex_t`, statically initialised. It is only used by reference, so it does not move.
-pub(crate) struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+pub struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a mutex is made for several threads.
 unsafe impl Sync for Mutex {}
@@ -15,25 +17,25 @@ unsafe impl Send for Mutex {}
 
 impl Mutex {
     /// An unlocked mutex.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
     }
 
     /// Acquires the mutex. Returns whether the function succeeded.
-    pub(crate) fn lock(&self) -> bool {
+    pub fn lock(&self) -> bool {
         // SAFETY: the mutex is initialised.
         unsafe { libc::pthread_mutex_lock(self.0.get()) == 0 }
     }
 
     /// Releases the mutex, which the caller holds.
-    pub(crate) fn unlock(&self) -> bool {
+    pub fn unlock(&self) -> bool {
         // SAFETY: the mutex is initialised.
         unsafe { libc::pthread_mutex_unlock(self.0.get()) == 0 }
     }
 }
 
 /// A `pthread_cond_t`, statically initialised.
-pub(crate) struct Cond(UnsafeCell<libc::pthread_cond_t>);
+pub struct Cond(UnsafeCell<libc::pthread_cond_t>);
 
 // SAFETY: a condition variable is made for several threads.
 unsafe impl Sync for Cond {}
@@ -42,25 +44,25 @@ unsafe impl Send for Cond {}
 
 impl Cond {
     /// A condition variable without waiters.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER))
     }
 
     /// Waits. The caller holds the mutex.
-    pub(crate) fn wait(&self, mutex: &Mutex) -> bool {
+    pub fn wait(&self, mutex: &Mutex) -> bool {
         // SAFETY: both are initialised.
         unsafe { libc::pthread_cond_wait(self.0.get(), mutex.0.get()) == 0 }
     }
 
     /// Wakes a waiter.
-    pub(crate) fn signal(&self) -> bool {
+    pub fn signal(&self) -> bool {
         // SAFETY: it is initialised.
         unsafe { libc::pthread_cond_signal(self.0.get()) == 0 }
     }
 }
 
 /// A `pthread_rwlock_t`, statically initialised.
-pub(crate) struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
+pub struct RwLock(UnsafeCell<libc::pthread_rwlock_t>);
 
 // SAFETY: a readers-writer lock is made for several threads.
 unsafe impl Sync for RwLock {}
@@ -69,38 +71,38 @@ unsafe impl Send for RwLock {}
 
 impl RwLock {
     /// An unlocked readers-writer lock.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
     }
 
     /// Acquires the lock for reading. Returns whether the function succeeded.
-    pub(crate) fn read(&self) -> bool {
+    pub fn read(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_rdlock(self.0.get()) == 0 }
     }
 
     /// Acquires the lock for writing.
-    pub(crate) fn write(&self) -> bool {
+    pub fn write(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_wrlock(self.0.get()) == 0 }
     }
 
     /// Releases the lock, which the caller holds.
-    pub(crate) fn unlock(&self) -> bool {
+    pub fn unlock(&self) -> bool {
         // SAFETY: the lock is initialised.
         unsafe { libc::pthread_rwlock_unlock(self.0.get()) == 0 }
     }
 }
 
 /// A `pthread_spinlock_t`.
-pub(crate) struct Spin(UnsafeCell<libc::pthread_spinlock_t>);
+pub struct Spin(UnsafeCell<libc::pthread_spinlock_t>);
 
 // SAFETY: a spinlock is made for several threads.
 unsafe impl Sync for Spin {}
 
 impl Spin {
     /// An unlocked spinlock.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let spin = Self(UnsafeCell::new(0));
         // SAFETY: there is memory for it, which nothing else uses yet. It may be moved, because it contains no address.
         unsafe { libc::pthread_spin_init(spin.0.get(), libc::PTHREAD_PROCESS_PRIVATE) };
@@ -108,27 +110,27 @@ impl Spin {
     }
 
     /// Acquires the spinlock. Returns whether the function succeeded.
-    pub(crate) fn lock(&self) -> bool {
+    pub fn lock(&self) -> bool {
         // SAFETY: the spinlock is initialised.
         unsafe { libc::pthread_spin_lock(self.0.get()) == 0 }
     }
 
     /// Releases the spinlock, which the caller holds.
-    pub(crate) fn unlock(&self) -> bool {
+    pub fn unlock(&self) -> bool {
         // SAFETY: the spinlock is initialised.
         unsafe { libc::pthread_spin_unlock(self.0.get()) == 0 }
     }
 }
 
 /// A process-private `sem_t`, which does not move.
-pub(crate) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
+pub struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
 
 // SAFETY: a semaphore is made for several threads.
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
     /// A semaphore with so many permits.
-    pub(crate) fn new(permits: u32) -> Self {
+    pub fn new(permits: u32) -> Self {
         let semaphore = Self(Box::new(UnsafeCell::new(MaybeUninit::uninit())));
         // SAFETY: there is memory for it, which nothing else uses yet.
         unsafe { libc::sem_init(semaphore.0.get().cast(), 0, permits) };
@@ -136,20 +138,20 @@ impl Semaphore {
     }
 
     /// Takes a permit. Returns whether the function succeeded.
-    pub(crate) fn wait(&self) -> bool {
+    pub fn wait(&self) -> bool {
         // SAFETY: the semaphore is initialised.
         unsafe { libc::sem_wait(self.0.get().cast()) == 0 }
     }
 
     /// Returns a permit.
-    pub(crate) fn post(&self) -> bool {
+    pub fn post(&self) -> bool {
         // SAFETY: the semaphore is initialised.
         unsafe { libc::sem_post(self.0.get().cast()) == 0 }
     }
 }
 
 /// The file from which the dynamic linker takes a function.
-pub(crate) fn provider(function: &str) -> Option<String> {
+pub fn provider(function: &str) -> Option<String> {
     let name = CString::new(function).ok()?;
     // SAFETY: looks a symbol up; the name is a C string.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };

@@ -7,34 +7,35 @@ use flashlock_report::units;
 
 /// The effort for each figure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effort {
-    pub(super) quick: bool,
+pub struct Effort {
+    /// Whether seconds matter more than precision.
+    pub quick: bool,
 }
 
 impl Effort {
     /// The number of repetitions of what one CPU measures.
-    pub(super) fn repetitions(self) -> usize {
+    pub fn repetitions(self) -> usize {
         if self.quick { 5 } else { 15 }
     }
 
     /// The number of steps in each repetition.
-    pub(super) fn steps(self) -> usize {
+    pub fn steps(self) -> usize {
         if self.quick { 1 << 15 } else { 1 << 18 }
     }
 
     /// The number of rounds of what two threads measure in turn.
-    pub(super) fn rounds(self) -> u32 {
+    pub fn rounds(self) -> u32 {
         if self.quick { 20 } else { 200 }
     }
 
     /// The maximum number of pairs of CPUs of each distance.
-    pub(super) fn pairs(self) -> usize {
+    pub fn pairs(self) -> usize {
         if self.quick { 2 } else { usize::MAX }
     }
 
     /// Rounds for each of so many pairs of CPUs. They are fewer if there are very many pairs, so that this takes
     /// minutes instead of hours.
-    pub(super) fn rounds_of(self, pairs: usize) -> u32 {
+    pub fn rounds_of(self, pairs: usize) -> u32 {
         /// A median of fewer would say little.
         const FEWEST: u32 = 5;
         /// With up to so many pairs, each can have all rounds.
@@ -44,13 +45,13 @@ impl Effort {
     }
 
     /// How long time slices are observed.
-    pub(super) fn slices(self) -> Duration {
+    pub fn slices(self) -> Duration {
         Duration::from_millis(if self.quick { 100 } else { 500 })
     }
 
     /// How many bytes of the free memory to use to measure the memory behind a last level of `llc` bytes, or why there
     /// are too few.
-    pub(super) fn memory(self, llc: usize, free: Option<usize>) -> Result<usize, String> {
+    pub fn memory(self, llc: usize, free: Option<usize>) -> Result<usize, String> {
         let shown = |bytes: usize| units::bytes(bytes as u64);
         let free = free.ok_or("the amount of free memory is unknown (/proc/meminfo)")?;
         let most = match self.quick {
@@ -66,7 +67,7 @@ impl Effort {
 }
 
 /// The memory that is available without evicting anything, in bytes.
-pub(super) fn free_memory() -> Option<usize> {
+pub fn free_memory() -> Option<usize> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("MemAvailable:"))?;
     let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;

@@ -18,13 +18,13 @@ const PAGES: usize = 8 << 10;
 struct Own(AtomicU64);
 
 /// The median of some measurements, in ns.
-pub(super) fn median(effort: Effort, mut measure: impl FnMut() -> f64) -> Option<f64> {
+pub fn median(effort: Effort, mut measure: impl FnMut() -> f64) -> Option<f64> {
     let times: Vec<f64> = (0..effort.repetitions()).map(|_| measure()).collect();
     Spread::of(&times).map(|spread| spread.median)
 }
 
 /// The clock in GHz, from a chain of operations that take a cycle each.
-pub(super) fn clock(effort: Effort) -> Option<f64> {
+pub fn clock(effort: Effort) -> Option<f64> {
     /// An exclusive or, a rotation and an addition that depend on each other.
     const CYCLES: f64 = 3.0;
     let steps = effort.steps();
@@ -39,19 +39,19 @@ pub(super) fn clock(effort: Effort) -> Option<f64> {
 }
 
 /// A load, in ns, while so many bytes are used in turn. They are in the memory of the caller's node.
-pub(super) fn load(effort: Effort, bytes: usize) -> Option<f64> {
+pub fn load(effort: Effort, bytes: usize) -> Option<f64> {
     walk(effort, &Lines::new(bytes, 1)?)
 }
 
 /// The same for memory that another thread has allocated.
-pub(super) fn walk(effort: Effort, lines: &Lines) -> Option<f64> {
+pub fn walk(effort: Effort, lines: &Lines) -> Option<f64> {
     let steps = effort.steps();
     lines.walk(lines.linked().min(4 * steps), Touch::Load);
     median(effort, || lines.walk(steps, Touch::Load))
 }
 
 /// The cost of finding a page that is not in the TLB, in ns: so many lines, once side by side and once in a page each.
-pub(super) fn page_walk(effort: Effort) -> Option<f64> {
+pub fn page_walk(effort: Effort) -> Option<f64> {
     let together = load(effort, PAGES * LINE)?;
     // A page plus a line, so that all sets of a cache are used.
     let stride = PAGE / LINE + 1;
@@ -60,7 +60,7 @@ pub(super) fn page_walk(effort: Effort) -> Option<f64> {
 }
 
 /// An atomic addition to an own line, in ns.
-pub(super) fn rmw(effort: Effort) -> Option<f64> {
+pub fn rmw(effort: Effort) -> Option<f64> {
     let own = Own(AtomicU64::new(0));
     median(effort, || {
         per_step(effort.steps(), || {
@@ -70,7 +70,7 @@ pub(super) fn rmw(effort: Effort) -> Option<f64> {
 }
 
 /// A store to an own line, in ns.
-pub(super) fn store(effort: Effort) -> Option<f64> {
+pub fn store(effort: Effort) -> Option<f64> {
     let own = Own(AtomicU64::new(0));
     let line = black_box(&own.0);
     median(effort, || {
@@ -83,7 +83,7 @@ pub(super) fn store(effort: Effort) -> Option<f64> {
 }
 
 /// The instruction that signals polling, in ns.
-pub(super) fn pause(effort: Effort) -> Option<f64> {
+pub fn pause(effort: Effort) -> Option<f64> {
     median(effort, || per_step(effort.steps() / 16, spin_loop))
 }
 

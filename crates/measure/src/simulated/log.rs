@@ -9,7 +9,7 @@ use flashlock_workloads::{Lock, RwLock};
 
 /// Which other threads may be in a section at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub enum Entry {
     /// No other thread.
     Alone,
     /// Other readers.
@@ -18,39 +18,51 @@ pub(super) enum Entry {
 
 /// A section and the wait for it: under which lock, by which thread, where and when, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Section {
+pub struct Section {
     /// When the thread asked for the lock.
-    pub(super) asked: u64,
-    /// How much of the wait the thread polled, and how much it slept.
-    pub(super) polled: u64,
-    pub(super) parked: u64,
+    pub asked: u64,
+    /// How much of the wait the thread polled.
+    pub polled: u64,
+    /// How much of it the thread slept.
+    pub parked: u64,
     /// Locks are numbered in the order in which they were first acquired.
-    pub(super) lock: u32,
-    pub(super) thread: u32,
-    pub(super) entry: Entry,
-    pub(super) cpu: u32,
-    pub(super) node: u32,
-    pub(super) begin: u64,
-    pub(super) end: u64,
+    pub lock: u32,
+    /// The thread's number.
+    pub thread: u32,
+    /// Who else may be inside.
+    pub entry: Entry,
+    /// The CPU on which it began.
+    pub cpu: u32,
+    /// That CPU's NUMA node.
+    pub node: u32,
+    /// When the thread acquired the lock.
+    pub begin: u64,
+    /// When it released the lock.
+    pub end: u64,
 }
 
 /// A wait that was not over at the end of the measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Open {
-    pub(super) asked: u64,
+pub struct Open {
+    /// When the thread asked for the lock.
+    pub asked: u64,
     /// The end of the measured time.
-    pub(super) end: u64,
-    pub(super) lock: u32,
-    pub(super) thread: u32,
-    pub(super) node: u32,
+    pub end: u64,
+    /// The lock's number.
+    pub lock: u32,
+    /// The thread's number.
+    pub thread: u32,
+    /// The thread's NUMA node.
+    pub node: u32,
 }
 
 /// The contents of a timeline.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Timeline {
+pub struct Timeline {
     /// In the order of their beginnings.
-    pub(super) sections: Vec<Section>,
-    pub(super) open: Vec<Open>,
+    pub sections: Vec<Section>,
+    /// The waits that were not over.
+    pub open: Vec<Open>,
 }
 
 /// The log of a run's acquisitions.

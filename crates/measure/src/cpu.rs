@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::thread;
 
 /// The CPUs that the calling thread may use.
-pub(crate) fn usable() -> Option<Vec<u32>> {
+pub fn usable() -> Option<Vec<u32>> {
     let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: the set is writable and has the given size, and all-zero is a valid set.
     let set = unsafe {
@@ -16,7 +16,7 @@ pub(crate) fn usable() -> Option<Vec<u32>> {
 }
 
 /// Runs `work` in a new thread on this CPU. `None` if the CPU or a thread is not available.
-pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
+pub fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let here = move || bind(cpu).then(work);
         thread::Builder::new().spawn_scoped(scope, here).ok()?.join().ok()?
@@ -24,11 +24,7 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> T + Send) -> Option<T
 }
 
 /// Runs two functions at once, each on its CPU, if both CPUs are available. Returns the result of the first.
-pub(crate) fn both<T: Send>(
-    cpus: [u32; 2],
-    first: impl FnOnce() -> T + Send,
-    second: impl FnOnce() + Send,
-) -> Option<T> {
+pub fn both<T: Send>(cpus: [u32; 2], first: impl FnOnce() -> T + Send, second: impl FnOnce() + Send) -> Option<T> {
     // Otherwise, a thread might wait for ever for a thread that could not start.
     cpus.iter().all(|&cpu| on(cpu, || ()).is_some()).then_some(())?;
     thread::scope(|scope| {
@@ -40,7 +36,7 @@ pub(crate) fn both<T: Send>(
 }
 
 /// Binds the calling thread to this CPU. Returns whether that succeeded.
-pub(crate) fn bind(cpu: u32) -> bool {
+pub fn bind(cpu: u32) -> bool {
     let cpu = cpu as usize;
     if cpu >= libc::CPU_SETSIZE as usize {
         return false;

@@ -11,7 +11,7 @@ use flashlock_native::sys;
 use flashlock_report::statistics::Random;
 
 /// Bytes of a line.
-pub(super) const LINE: usize = 64;
+pub const LINE: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
 
 #[repr(align(64))]
@@ -22,7 +22,7 @@ struct Line {
 
 /// How a walk accesses each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
+pub enum Touch {
     /// It reads the line.
     Load,
     /// It makes the line this CPU's own, by a compare-and-swap that finds another value but requests the line all the
@@ -34,7 +34,7 @@ pub(super) enum Touch {
 ///
 /// **Invariant.** `at` and the `next` of every linked line point to linked lines of the same `Lines`, whose memory
 /// stays where it is until it is dropped.
-pub(super) struct Lines {
+pub struct Lines {
     mapping: Mapping,
     /// The number of lines of the mapping in use, and the stride: every `stride`-th line is linked.
     count: usize,
@@ -46,12 +46,12 @@ pub(super) struct Lines {
 impl Lines {
     /// `bytes` of memory of the caller's NUMA node, with every `stride`-th line in a cycle of random order. It is in
     /// large pages if the system has some, so that address translation takes no time. `None` if there is no memory.
-    pub(super) fn new(bytes: usize, stride: usize) -> Option<Self> {
+    pub fn new(bytes: usize, stride: usize) -> Option<Self> {
         Self::advised(bytes, stride, libc::MADV_HUGEPAGE)
     }
 
     /// The same, in pages of the smallest size.
-    pub(super) fn in_small_pages(bytes: usize, stride: usize) -> Option<Self> {
+    pub fn in_small_pages(bytes: usize, stride: usize) -> Option<Self> {
         Self::advised(bytes, stride, libc::MADV_NOHUGEPAGE)
     }
 
@@ -71,7 +71,7 @@ impl Lines {
     }
 
     /// The number of linked lines.
-    pub(super) fn linked(&self) -> usize {
+    pub fn linked(&self) -> usize {
         self.count.div_ceil(self.stride)
     }
 
@@ -80,7 +80,7 @@ impl Lines {
     }
 
     /// Writes every linked line, so that it is modified in this CPU's caches.
-    pub(super) fn modify(&self) {
+    pub fn modify(&self) {
         for line in self.used().iter().step_by(self.stride) {
             line.next.store(black_box(line.next.load(Relaxed)), Relaxed);
         }
@@ -88,7 +88,7 @@ impl Lines {
 
     /// Reads every linked line after dropping it from all caches, so that this CPU's caches own it exclusively and
     /// unmodified. `false` if no instruction drops lines from all caches here.
-    pub(super) fn read_alone(&self) -> bool {
+    pub fn read_alone(&self) -> bool {
         let dropped = self.used().iter().step_by(self.stride).all(drop_from_caches);
         fence();
         self.walk(self.linked(), Touch::Load);
@@ -96,7 +96,7 @@ impl Lines {
     }
 
     /// Walks `steps` steps. Returns the ns per step.
-    pub(super) fn walk(&self, steps: usize, touch: Touch) -> f64 {
+    pub fn walk(&self, steps: usize, touch: Touch) -> f64 {
         match touch {
             Touch::Load => self.walk_by(steps, |next| next.load(Relaxed)),
             Touch::Cas => self.walk_by(steps, |next| {
