@@ -62,7 +62,7 @@ pub enum Field {
     SemList,
     SemEpoch,
     /// `rcl`: the lock's word; a slot's `code` and `asleep`; a server's `sleep`, `turn` and `range`; its maps; a
-    /// worker's `at`, and the word on which it sleeps.
+    /// worker's `at`, and the word on which it sleeps. `RclWanted`: where an adaptive lock is to be.
     RclWord,
     RclCode,
     RclAsleep,
@@ -73,6 +73,7 @@ pub enum Field {
     RclBusy,
     RclAt,
     RclBed,
+    RclWanted,
     /// In freed memory: any access is a failure.
     Freed,
 }

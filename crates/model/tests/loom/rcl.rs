@@ -253,6 +253,27 @@ fn a_lock_becomes_ordinary() {
     explore("rcl, delegated to ordinary", Preemptions(1), SETUP, moves(1, to_ordinary));
 }
 
+/// A governor opens a server, and says that an ordinary lock is wanted there. Whoever runs a section follows.
+fn follows() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Spin>::with_locks(1, 1, 1, [0; 3]);
+        ring.opens(0);
+        let governor = spawn(&ring, |ring| {
+            ring.opens(1);
+            ring.want(1);
+        });
+        ring.section(0, |ring| ring.follow());
+        governor.join().expect("no panic");
+        assert_eq!(ring.visits(0), 1);
+        ring.end();
+    }
+}
+
+#[test]
+fn a_lock_goes_where_it_is_wanted() {
+    explore("rcl, wanted at a new server", ALL, SETUP, follows());
+}
+
 const fn weak(field: Field, op: Op, from: Ordering, to: Ordering) -> Weaken {
     Weaken { field, op, from, to }
 }
@@ -276,7 +297,9 @@ found! {
     busy_acquire: [weak(Field::RclBusy, Op::Load, Acquire, Relaxed)], Preemptions(3), election(0, false);
     ordinary_release: [weak(Field::RclWord, Op::Swap, Release, Relaxed)], Preemptions(2), moves(0, plain);
     ordinary_acquire: [weak(Field::RclWord, Op::Cas, Acquire, Relaxed)], Preemptions(2), moves(0, plain);
-delegates_release: [weak(Field::RclWord, Op::Store, Release, Relaxed)], Preemptions(2), delegates();
+    delegates_release: [weak(Field::RclWord, Op::Store, Release, Relaxed)], Preemptions(2), delegates();
+    wanted_release: [weak(Field::RclWanted, Op::Swap, Release, Relaxed)], ALL, follows();
+    wanted_acquire: [weak(Field::RclWanted, Op::Load, Acquire, Relaxed)], ALL, follows();
     range_shrinks_unordered: [
         weak(Field::RclRange, Op::Load, Acquire, Relaxed),
         weak(Field::RclLive, Op::Load, Acquire, Relaxed)

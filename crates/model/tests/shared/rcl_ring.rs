@@ -85,6 +85,8 @@ pub(crate) struct Ring<C: Checker, W: WaitPolicy> {
     flag: Word<C>,
     /// The server where the first lock is to be: its holders follow.
     wanted: Word<C>,
+    /// The greatest number of a server that was opened, as far as those know who follow a lock there.
+    opened: Word<C>,
     who: RefCell<Vec<Who<C>>>,
     /// All that was asked for, until the execution is over: a mutant may run a section too late.
     asked: RefCell<Vec<*mut Visit<C, W>>>,
@@ -141,11 +143,13 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
             data: std::array::from_fn(|_| C::Data::new()),
             flag: Word::new(0),
             wanted: Word::new(of[0]),
+            opened: Word::new(servers),
             who: RefCell::default(),
             asked: RefCell::default(),
             wait: PhantomData,
         };
         ring.locks.iter().for_each(|lock| lock.word.tag(Field::RclWord));
+        ring.wanted.tag(Field::RclWanted);
         Arc::new(ring)
     }
 
@@ -203,6 +207,11 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         unsafe { assign(&self.locks[lock], server, self) };
     }
 
+    /// Makes servers up to this number known, as the process's table of servers does.
+    pub(crate) fn opens(&self, number: u32) {
+        self.opened.store(number, Release);
+    }
+
     /// Says where the first lock is to be, as a governor does: without the lock.
     pub(crate) fn want(&self, server: u32) {
         self.wanted.swap(server, Release);
@@ -212,6 +221,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     pub(crate) fn follow(&self) {
         let (wanted, lock) = (self.wanted.load(Acquire), &self.locks[0]);
         if wanted != lock.server() {
+            assert!(self.opened.load(Acquire) >= wanted, "a lock is wanted at a server that was never opened");
             self.assign(0, wanted);
         }
     }

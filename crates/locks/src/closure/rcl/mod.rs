@@ -61,8 +61,7 @@
 //! machine. The result may be "never".
 //!
 //! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
-//! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt. The
-//! ordering of `wanted` (a Release by the governor, an Acquire by the holder) is not weakened in a loom model.
+//! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt.
 //!
 //! ## Faults of the printed algorithms
 //! Each is repaired here. The models run the printed lines with and without the repair, and find each fault
@@ -126,6 +125,7 @@
 //! | `at`, then `turn`; `turn`, then `at` | light, heavy fence | each other | invariant 2 |
 //! | `live` taken / given | AcqRel | each other | the slot's last use |
 //! | `range` exchanges | AcqRel | each other | a thread that lowers it has seen all numbers that were taken before |
+//! | where an adaptive lock is wanted | Release | the load at the end of a section, Acquire | there is such a server |
 //!
 //! **Cannot:** give up a request; be used in a request on the same lock; serve requests first come, first served (the
 //! order is that of the slots, round by round, so each is served within one scan).
