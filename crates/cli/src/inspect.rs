@@ -99,6 +99,8 @@ pub(crate) fn program(name: &OsStr) -> Result<Program, Failure> {
             return cannot(NOT_FOUND, &"it is not in PATH; if it is elsewhere, give its path, such as ./NAME");
         }
         Err(NoProgram::Directory(_)) => return cannot(NOT_EXECUTABLE, &"it is a directory"),
+        Err(NoProgram::NoFile(_)) => return cannot(NOT_EXECUTABLE, &"it is no regular file"),
+        Err(NoProgram::Unreachable(why)) => return cannot(NOT_EXECUTABLE, &why),
         Err(NoProgram::NotExecutable(file)) => {
             let it = if file == Path::new(name) { "it".to_owned() } else { file.display().to_string() };
             let why = format!("{it} is not executable; if it is a program or a script, run chmod +x on it");
@@ -190,9 +192,11 @@ fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, 
     let found = if wanted == direct { search::executable(direct.to_owned()) } else { search::program(wanted) };
     found.map_err(|why| {
         let (code, what) = match why {
-            NoProgram::Missing => (NOT_FOUND, "does not exist"),
-            NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory"),
-            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "is not executable"),
+            NoProgram::Missing => (NOT_FOUND, "does not exist".to_owned()),
+            NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory".to_owned()),
+            NoProgram::NoFile(_) => (NOT_EXECUTABLE, "is no regular file".to_owned()),
+            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "is not executable".to_owned()),
+            NoProgram::Unreachable(why) => (NOT_EXECUTABLE, format!("cannot be reached: {why}")),
         };
         Unrunnable(code, format!("it is a script, and its interpreter '{}' {what}", wanted.display()))
     })
@@ -325,7 +329,7 @@ mod tests {
         for (text, code, said) in [
             ("#!/no/such/interpreter\n", NOT_FOUND, "does not exist"),
             ("#!/usr/bin/env no-such-program\n", NOT_FOUND, "'no-such-program' does not exist"),
-            ("#!/dev/null\n", NOT_EXECUTABLE, "is not executable"),
+            ("#!/dev/null\n", NOT_EXECUTABLE, "is no regular file"),
             ("#!/tmp\n", NOT_EXECUTABLE, "is a directory"),
         ] {
             fs::write(&script, text).unwrap();
@@ -350,7 +354,9 @@ mod tests {
             ("/no/such/program", 127, "there is no such file"),
             ("", 127, "the name is empty"),
             ("/", 126, "it is a directory"),
-            ("/dev/null", 126, "it is not executable"),
+            ("/dev/null", 126, "it is no regular file"),
+            ("/proc/self/stat", 126, "it is not executable"),
+            ("/proc/self/stat/x", 126, "Not a directory"),
         ] {
             let Err(failure) = program(OsStr::new(name)) else { panic!("{name}") };
             assert_eq!(failure.code(), code, "{name}");

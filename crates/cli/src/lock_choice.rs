@@ -102,6 +102,19 @@ impl RwUnder {
             .map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))
     }
 
+    /// The one of the option `--rw`, else that of `FLASHLOCK_RW`, else the default.
+    pub(crate) fn chosen(option: Option<&str>) -> Result<Self, Failure> {
+        let named = match option {
+            Some(text) => Some(Self::parse(text, "--rw")?),
+            None => Self::inherited()?,
+        };
+        Ok(named.unwrap_or_else(Self::default_lock))
+    }
+
+    fn default_lock() -> Self {
+        Self::Ours(RW_DEFAULT.info().name.to_owned(), RwChoice::DEFAULT)
+    }
+
     /// The value of `FLASHLOCK_RW`, if it is set.
     pub(crate) fn inherited() -> Result<Option<Self>, Failure> {
         let Some(text) = inherited(settings::ENV_RW)? else { return Ok(None) };
@@ -155,7 +168,7 @@ impl Locks {
         });
         let rw = named_rw.unwrap_or_else(|| match mutex {
             Under::Glibc => RwUnder::Glibc,
-            Under::Ours(_) => RwUnder::Ours(RW_DEFAULT.info().name.to_owned(), RwChoice::DEFAULT),
+            Under::Ours(_) => RwUnder::default_lock(),
         });
         Ok(Self { mutex, rw, why })
     }

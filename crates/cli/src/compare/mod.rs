@@ -61,10 +61,11 @@ Examples:
   flashlock compare --plot result.svg --json -- ./bench > results.json
 
 What is compared: the run time, or with --metric a number that the program
-prints. flashlock looks for REGEX in the standard output, then in the standard
-error. The last match counts; if the regex has a group, its first group counts.
-The decimal point is '.'; commas and underscores may separate groups of three
-digits.
+prints. The run time says something if each run does the same work. If the
+program runs for a fixed time, use --metric. flashlock looks for REGEX in the
+standard output, then in the standard error. The last match counts; if the regex
+has a group, its first group counts. The decimal point is '.'; commas and
+underscores may separate groups of three digits.
 
 Without CMD: a key-value map behind one mutex (CNA, EuroSys 2019, section
 7.1.1), in operations per microsecond, first without work outside the lock, then
@@ -123,6 +124,12 @@ pub(crate) struct Args {
     /// shfl; without CMD: flash, shfl, tas, mcs and cna
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…],…", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     locks: Vec<String>,
+
+    /// The readers-writer lock that CMD has under each of these locks; `glibc` keeps its own. By default the lock in
+    /// FLASHLOCK_RW. If that is not set: cst-rw
+    #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
+    #[arg(requires = "command")]
+    rw: Option<String>,
 
     /// Locks that programs embed, to compare with if there is no CMD: std, parking_lot-0.12, parking_lot-0.13, tbb,
     /// absl and nsync; or none. By default all that are installed
@@ -231,7 +238,8 @@ pub(crate) fn demonstrate(lock: &LockChoice) -> Result<u8, Failure> {
         time: Some(6.0),
         ..Args::default()
     };
-    let plan = Plan::new(&args)?;
+    let mut plan = Plan::new(&args)?;
+    plan.is_demonstration = true;
     let measured = Session::new(&plan)?.run()?;
     emit(&args, &plan, &measured)?;
     Ok(status(&measured.results, &plan))

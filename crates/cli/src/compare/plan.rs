@@ -19,7 +19,7 @@ use super::worker;
 use crate::failure::Failure;
 use crate::json;
 use crate::launch::Program;
-use crate::lock_choice::imagined_topology;
+use crate::lock_choice::{RwUnder, imagined_topology};
 use crate::preload;
 
 /// The placeholder in a command for the number of threads.
@@ -54,12 +54,16 @@ pub(super) struct Plan {
     /// Panel by panel.
     pub(super) cells: Vec<Cell>,
     pub(super) merit: Merit,
+    /// The readers-writer lock that goes with each of flashlock's mutexes.
+    pub(super) rw: RwUnder,
     pub(super) until: Until,
     /// The time limit of a run, if the user set one.
     pub(super) timeout: Option<Duration>,
     pub(super) seed: u64,
     /// Whether the map is run because the user named no program.
     pub(super) is_map: bool,
+    /// Whether this is not `compare`, which has options.
+    pub(super) is_demonstration: bool,
     command: Vec<OsString>,
     library: PathBuf,
     imagined: Option<[u32; 3]>,
@@ -77,6 +81,7 @@ impl Plan {
             Some(pattern) => Merit::printed(pattern, args.lower_is_better)?,
             None => Merit::RunTime,
         };
+        let rw = RwUnder::chosen(args.rw.as_deref())?;
         let threads = numbers_of_threads(args)?;
         let library = preload::find()?;
         let panels = if is_map { panels_of_map(&args.external) } else { vec![panel_of(&args.command)] };
@@ -91,10 +96,12 @@ impl Plan {
             cells: (0..panels.len()).flat_map(in_panel).collect(),
             panels,
             merit,
+            rw,
             until: args.runs.map_or(Until::Settled(args.time.map(Duration::from_secs_f64)), Until::Rounds),
             timeout: args.timeout.map(Duration::from_secs_f64),
             seed: args.seed.unwrap_or(clock),
             is_map,
+            is_demonstration: false,
             command: args.command.clone(),
             library,
             imagined,
@@ -113,7 +120,7 @@ impl Plan {
             command
         };
         let lock = match contestant {
-            Contestant::Lock(lock) => Some((self.library.as_path(), lock.text.as_str())),
+            Contestant::Lock(lock) => Some((self.library.as_path(), [lock.text.as_str(), self.rw.text()])),
             Contestant::Glibc | Contestant::Rival(..) | Contestant::Closure(_) => None,
         };
         preload::put_under(&mut command, lock);

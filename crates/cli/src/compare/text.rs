@@ -8,6 +8,7 @@ use flashlock_report::units;
 use super::advice;
 use super::merit::name;
 use super::plan::Plan;
+use crate::lock_choice::RwUnder;
 use crate::screen::{BAD, HEADING, WARNING, styled};
 
 /// The start of a warning.
@@ -30,6 +31,9 @@ pub(super) fn render(results: &Results, notes: &[String], plan: &Plan, width: u1
     }
     out.push_str(&legend(results, plan, width));
     out.push_str(&noise(results, width));
+    if !plan.is_map {
+        out.push_str(&(paragraph(&also_replaced(plan), width) + "\n"));
+    }
     notes.iter().for_each(|note| out.push_str(&(paragraph(note, width) + "\n")));
     out.push_str(&advice::render(results, plan, width));
     out
@@ -132,6 +136,18 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
         merit.better.words()
     );
     paragraph(&legend, width) + "\n"
+}
+
+/// What else is replaced, besides mutexes and condition variables.
+fn also_replaced(plan: &Plan) -> String {
+    let rest = match plan.rw {
+        RwUnder::Glibc => "semaphores and spinlocks are flashlock's, too, and readers-writer locks glibc's".to_owned(),
+        RwUnder::Ours(..) => {
+            let rw = plan.rw.text();
+            format!("semaphores and spinlocks are flashlock's, too, and readers-writer locks are {rw} (see --rw)")
+        }
+    };
+    format!("Under each lock but glibc's, {rest}. So a ratio may be due to these.")
 }
 
 fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {

@@ -34,8 +34,8 @@ macro_rules! for_each_rw_lock {
                 source: "rw/cst/mod.rs",
                 bytes: 20, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true,
-                fair: "bounded: as shfl-rw, under the same condition; readers that have waited for bound= microseconds "
-                      "pass a waiting writer",
+                fair: "bounded, if the sections of all reading threads together take less than 1024 times bound=. As "
+                      "with shfl-rw, readers that have waited for bound= microseconds pass a waiting writer",
                 options: [Bound, Shuffles, Ahead, Meetings, Writers],
                 exceptions: [],
             }),
@@ -50,9 +50,9 @@ macro_rules! for_each_rw_lock {
                 source: "rw/shfl/mod.rs",
                 bytes: 12, bytes_per_waiter: 128, atomics_read: 2, atomics_write: 2,
                 numa_aware: true,
-                fair: "bounded, if the sections of all reading threads together take less than 1024 times bound=: "
-                      "after bound= microseconds, only readers that hold a read lock already, or have waited for as "
-                      "long (the next one for twice as long, and so on), pass the first waiter",
+                fair: "bounded, if the sections of all reading threads together take less than 1024 times bound=. "
+                      "After bound= microseconds, few readers pass the first waiter: those that hold a read lock "
+                      "already, or have waited for as long (the next one for twice as long, and so on)",
                 options: [Bound, Shuffles, Ahead],
                 exceptions: [],
             }),

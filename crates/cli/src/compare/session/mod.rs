@@ -23,6 +23,8 @@ use super::schedule::{self, Until, spoken};
 use crate::failure::Failure;
 use crate::screen;
 
+/// A lock that takes so many times as long as glibc's is slow.
+const SLOW: f64 = 1.05;
 /// Intervals are narrow enough at 2 % to either side.
 const REACH: f64 = 1.02;
 /// If the program failed so often with a lock and a number of threads, that combination is not tried again.
@@ -135,7 +137,8 @@ impl<'a> Session<'a> {
         if self.plan.is_map
             && let Until::Settled(time) = self.plan.until
         {
-            self.announce(&format!("this takes about {} (--time)", spoken(time.unwrap_or(schedule::TIME))));
+            let option = if self.plan.is_demonstration { "" } else { " (--time)" };
+            self.announce(&format!("this takes about {}{option}", spoken(time.unwrap_or(schedule::TIME))));
         }
         self.find_rivals()?;
         self.try_all()?;
@@ -255,7 +258,8 @@ impl<'a> Session<'a> {
             let slowest = tried.clone().max_by_key(|&lock| time_of(lock));
             let Some(slowest) = slowest.filter(|_| needed > left && tried.nth(1).is_some()) else { break };
             let share = time_of(slowest).as_secs_f64() / time_of(0).as_secs_f64().max(1e-9);
-            slow.push(format!("{} ({share:.1} times glibc's time)", self.contestants[slowest].name()));
+            let name = self.contestants[slowest].name();
+            slow.push(if share < SLOW { name.to_owned() } else { format!("{name} ({share:.1} times glibc's time)") });
             (slowest..self.given_up.len()).step_by(all).for_each(|point| self.given_up[point] = true);
         }
         if !slow.is_empty() {

@@ -56,9 +56,9 @@
 //! Each reason must hold for three windows. A lock that came back rests for two seconds, and twice as long each time.
 //! The share is the paper's (section 2.2): the time to acquire, run and release, divided by the time of the threads. It
 //! is sampled. What a server gains follows from four numbers: the time of a hand-off of the ordinary lock, the time of
-//! a request to a server, and how long sections take with their cache lines at hand and without. So long sections count
-//! against a server, and many cache lines count for it. `flashlock calibrate --delegation` measures the thresholds of a
-//! machine. The result may be "never".
+//! a request to a server, and how long sections take with their cache lines at hand and without. Long sections
+//! therefore speak against a server; many cache lines speak for it. `flashlock calibrate --delegation` measures the
+//! thresholds of a machine. The result may be "never".
 //!
 //! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
 //! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt.

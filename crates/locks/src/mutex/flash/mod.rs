@@ -27,8 +27,8 @@
 //! 3. **Naps.** A lock is *hot* while a waiter sees two acquisitions or more in one poll. The head then sleeps for 50
 //!    to 400 µs at a time instead of polling. So the threads that take the lock in turn keep their CPUs, and the
 //!    lock's cache line.
-//! 4. **Measured waits.** What a sleep costs here decides for how long an arrival offers its CPU. What it costs to move
-//!    a cache line, and this lock with its data, to another CPU decides for how long a waiter leaves a free lock to the
+//! 4. **Measured waits.** Two measured costs set the waits. The cost of a sleep sets how long an arrival offers its
+//!    CPU. The cost of moving the lock and its data to another CPU sets how long a waiter leaves a free lock to the
 //!    thread that released it.
 //!
 //! ```text
@@ -62,8 +62,8 @@
 //!
 //! **The second look.** Often the thread that released a hot lock takes it again before the lock's cache line has
 //! reached another CPU. So a waiter that finds the word free looks again after a moment. It takes the lock only if no
-//! thread has had it in between. That moment is longer if moving the data of the sections to another CPU takes longer
-//! than the last holder stays away: then it lasts until the last holder has come back. See [`stay`].
+//! thread has had it in between. If moving the data of the sections to another CPU takes longer than the last holder
+//! stays away, the waiter looks again only when the last holder has come back. See [`stay`].
 //!
 //! ## The bound
 //! When a thread arrives, n others want the lock or hold it. A section takes at most s, and T is `bound=`. A thread

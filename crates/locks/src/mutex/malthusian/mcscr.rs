@@ -50,7 +50,7 @@
 //!
 //! - Only a tentative successor is evicted. A preempted waiter that is culled, or passive already, delays no other
 //!   thread, and may run again before its turn comes.
-//! - It is not culled instead of evicted. The next release would take it from the passive set again at once, as the
+//! - Why is it evicted, and not culled? The next release would take it from the passive set again at once, as the
 //!   newest. An evicted waiter comes back by itself when it runs. So the ACS consists of running threads, and the PS is
 //!   unchanged.
 //! - A sleeping successor is woken as usual. Only polling waiters can be found preempted. So the option does next to
@@ -70,7 +70,7 @@
 //! them.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time. The eldest of n passive waiters waits for 1,000 releases on
-//! average, the newest, in the worst case, for n times as many.
+//! average; the newest waits for n times 1,000 in the worst case.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;

@@ -6,10 +6,10 @@
 //!
 //! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from NUMA node to NUMA node at
 //! almost every release. Hierarchical locks avoid that with a lock for each NUMA node, and grow with the machine.
-//! **Idea.** One queue word, as in MCS. The holder prefers waiters of its own NUMA node. It culls the waiters of other
-//! NUMA nodes that come before them, into a **secondary queue**. The secondary queue comes back now and then, and
-//! whenever the holder finds no waiter of its own NUMA node. **Source.** Dice & Kogan, *Compact NUMA-Aware Locks*,
-//! EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
+//! **Idea.** One queue word, as in MCS. The holder prefers waiters of its own NUMA node. It moves (*culls*) waiters of
+//! other NUMA nodes that stand before its chosen successor into a **secondary queue**. The secondary queue comes back
+//! now and then, and whenever the holder finds no waiter of its own NUMA node. **Source.** Dice & Kogan, *Compact
+//! NUMA-Aware Locks*, EuroSys 2019: §4 (idea), §5 and figures 2–5 (code), §6 (optimizations).
 //!
 //! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). A holder keeps its node only if it has
 //! waited, and only such a holder has a secondary queue. The node's state names the tail of the secondary queue, where

@@ -6,12 +6,13 @@
 //! from, and an acquisition takes two locks; `shfl` does as much with neither.
 //!
 //! **Problem.** Hierarchical locks spin. Where threads outnumber CPUs, they hand the lock to waiters that do not run;
-//! or, if waiters sleep, each hand-off waits for a wake-up. And these locks are made whole, with parts for NUMA nodes
-//! that no thread uses. **Idea.** A node's part of the lock is made at first use. It holds a queue of waiters that are
-//! awake, and a separate list of waiters that **sleep**. The lock stays in the node for a number of hand-offs, and goes
-//! to waiters that are awake. A sleeper is woken for a later turn of its node, while the lock is elsewhere. **Source.**
-//! Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with
-//! ShflLocks, thesis defence, slides 29–32, 70, 78; of CNA, Dice & Kogan, EuroSys 2019, §2.
+//! or, if waiters sleep, each hand-off waits for a wake-up. And these locks allocate the parts of all NUMA nodes at
+//! once, also of those that no thread uses. **Idea.** A node's part of the lock is made at first use. It holds a queue
+//! of waiters that are awake, and a separate list of waiters that **sleep**. The lock stays in the node for a number of
+//! hand-offs, and goes to waiters that are awake. A sleeper is woken for a later turn of its node, while the lock is
+//! elsewhere. **Source.** Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17
+//! (CST); it is compared with ShflLocks in the thesis defence, slides 29–32, 70 and 78, and with CNA in Dice & Kogan,
+//! EuroSys 2019, §2.
 //!
 //! **Departures.** Those of [`cohort`](super::cohort), of which this is one, and of
 //! [`queue::k42`](crate::parts::queue::k42).

@@ -28,10 +28,10 @@
 //! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser
 //!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
 //!    head that is not running cannot ask. The head may be frozen. So a reservation that is not taken becomes stale,
-//!    and then any waiter may revoke it. Where CPUs are scarce, heads do not run at once when they are handed the lock,
-//!    and the lock would stand still most of the time. So there the lock is handed over more seldom: after `bound`, or
-//!    after eight times the time for which it stood still at recent hand-overs, if that is longer. (It is 100 times
-//!    `bound` at most. A head that has queued for 50 ms is handed the lock after `bound`.)
+//!    and then any waiter may revoke it. A head without a CPU cannot use the lock, which then stands still. So where
+//!    CPUs are scarce, the lock is handed over more seldom: after `bound`, or after eight times as long as it stood
+//!    still at recent hand-offs, if that is longer. (It is 100 times `bound` at most. A head that has queued for 50 ms
+//!    is handed the lock after `bound`.)
 //! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
@@ -63,8 +63,8 @@
 //! **(n + 2) · (s + T + d) + 50 ms**, if
 //! - it does not time out, and is not evicted for not running, which takes 25 ms;
 //! - later arrivals are not put before it: with `policy=none`, or on one NUMA node. With `policy=numa` on N nodes, add
-//!   (N − 1) · `shuffles=` to n: a group takes all waiters of its node that came before this thread before it takes
-//!   a later one. So only one group of each other node takes later ones;
+//!   (N − 1) · `shuffles=` to n: a group of waiters of one node takes those that came before this thread first. So, of
+//!   each other node, only one group also takes later ones;
 //! - code that bypasses flashlock does not release the lock.
 //!
 //! *Why.* A waiter becomes head when another thread acquires the lock. While the head sleeps, each release looks at the

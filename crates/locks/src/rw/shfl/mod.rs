@@ -62,7 +62,7 @@
 //! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + 2 T + p · s**, where p is
 //! the number of readers that pass a waiting writer meanwhile (departure 4; `rw_passed` in the statistics), if
 //! - woken threads run, and threads do not stop;
-//! - it does not time out, and no thread tries for the lock, or acquires it for reading while it holds it.
+//! - it does not time out, no thread tries for the lock, and no thread reads recursively.
 //!
 //! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
 //! before it ([`GroupByRole`]). From then on at most n waiters are before it. A waiter becomes head when the head
