@@ -25,7 +25,7 @@ const PARTS: [Part; 11] = [
     Part { name: "models", about: "the model tests, without the bounds of .ci/run", minutes: 60, run: test::models },
     Part {
         name: "simulator",
-        about: "the simulated torture, with every lock on every machine",
+        about: "the simulated torture with every lock on every machine, and the claims with every plan for every lock",
         minutes: 10,
         run: test::simulated,
     },

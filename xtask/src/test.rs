@@ -135,9 +135,11 @@ fn idle_cargo() -> Command {
     idle
 }
 
-/// The torture of the simulated locks.
+/// The torture of the simulated locks, and the catalogue's claims about them.
 pub(crate) fn simulated() -> Result<Tally> {
-    cargo_test(Command::new(cargo()), &["--release", "--package", "flashlock-sim", "--test", "runs", "--test", "rw"])
+    let tests = ["runs", "rw", "claims"].into_iter().flat_map(|test| ["--test", test]);
+    let arguments: Vec<&str> = ["--release", "--package", "flashlock-sim"].into_iter().chain(tests).collect();
+    cargo_test(Command::new(cargo()), &arguments)
 }
 
 /// [`OWN`], with the versions of the workspace, so that nothing is downloaded. Unoptimised: with optimisation, most of

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use flashlock_workloads::shared_lines::{Job, SharedLines};
 use flashlock_workloads::{Here, Lock, Workload};
 
-/// The sections per second of so many threads, measured for `long`, with so many ns
-/// between two sections of a thread; and what they did.
+/// The sections per second of so many threads, measured for `long`, with so many ns between two sections of a thread.
+/// Also returns the lines that they have worked on.
 pub fn rate<L: Lock + Send>(lock: L, threads: usize, delay: u32, long: Duration) -> (f64, SharedLines<L, Here>) {
     let mut lock = Some(lock);
     let make = || lock.take().expect("one lock is made");

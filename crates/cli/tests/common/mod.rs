@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod comparison;
 pub(crate) mod simulated;
 
 use std::ffi::OsStr;

@@ -85,7 +85,7 @@ pub(crate) struct Ring<C: Checker, W: WaitPolicy> {
     flag: Word<C>,
     /// The server where the first lock is to be: its holders follow.
     wanted: Word<C>,
-    /// The greatest number of a server that was opened, as far as those know who follow a lock there.
+    /// Servers up to this number are in the process's table. Whoever takes a lock to a server looks it up there.
     opened: Word<C>,
     who: RefCell<Vec<Who<C>>>,
     /// All that was asked for, until the execution is over: a mutant may run a section too late.
@@ -207,7 +207,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         unsafe { assign(&self.locks[lock], server, self) };
     }
 
-    /// Makes servers up to this number known, as the process's table of servers does.
+    /// Servers up to this number are in the table from now on.
     pub(crate) fn opens(&self, number: u32) {
         self.opened.store(number, Release);
     }

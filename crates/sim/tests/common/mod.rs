@@ -10,7 +10,7 @@ use flashlock_sim::{Description, Options, Simulation};
 
 /// Whether this run may take hours (`cargo xtask full`).
 pub(crate) fn is_full() -> bool {
-    std::env::var_os("FLASHLOCK_FULL").is_some()
+    std::env::var_os("FLASHLOCK_FULL").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
 /// Of so many rounds, one is a lock's turn, and the next one is the next lock's: rounds run the same code with other
