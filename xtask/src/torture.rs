@@ -63,17 +63,17 @@ impl Options {
         Self { seconds: Some(1.0), exhaustive: true, ..Self::under(Chosen::default(), &THREADS) }
     }
 
-    /// All scenarios under these locks, but none that the lock may fail.
+    /// All scenarios under these locks, but none that the lock may fail, for half as long.
     pub(crate) fn brief(chosen: Chosen, threads: &[u32]) -> Self {
         let extent = Extent { excepted: Excepted::Nothing, ..Extent::WHOLE };
-        Self { extent, ..Self::under(chosen, threads) }
+        Self { extent, seconds: Some(SHORT / 2.0), ..Self::under(chosen, threads) }
     }
 
-    /// The same, of these scenarios, each with that many threads, for half as long, without a row for glibc.
+    /// The same, of these scenarios, each with that many threads, without a row for glibc.
     pub(crate) fn some(chosen: Chosen, only: Vec<String>, threads: u32) -> Self {
         let brief = Self::brief(chosen, &[threads]);
         let extent = Extent { measure: Measure::WhereSkipped, ..brief.extent };
-        Self { only, extent, seconds: Some(SHORT / 2.0), ..brief }
+        Self { only, extent, ..brief }
     }
 
     /// 100,000 short-lived threads under these locks.

@@ -102,7 +102,7 @@ fn rivals_in_cpp_are_compared_where_they_are_installed() {
 fn tables_fit_the_screen() {
     for columns in [80, 120] {
         let locks = ["--locks", LOCKS, "--rivals", "std,parking_lot-0.13"];
-        let brief = ["--runs", "1", "--threads", "1,2,4", "--external", "0", "--plot"];
+        let brief = ["--runs", "1", "--threads", "1,2", "--external", "0", "--plot"];
         let mut command = compare(&[&locks[..], &brief].concat());
         command.arg(scratch("screen.svg")).env("COLUMNS", columns.to_string());
         let text = String::from_utf8(command.output().unwrap().stdout).unwrap();

@@ -18,7 +18,7 @@ use flashlock_native::{Native, NoStats, groups, numa, parts, settings};
 type Here = Native<NoStats>;
 
 const THREADS: u32 = 4;
-const ROUNDS: u32 = 4_000;
+const ROUNDS: u32 = 1_500;
 const PAST: Deadline = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 0 };
 
 /// The data that locks protect: equal numbers, each on its own cache line.

@@ -35,7 +35,7 @@ impl Plan {
             wrappers.extend(ours(options, stage)?);
         }
         wrappers.iter().try_for_each(Wrapper::assert_works)?;
-        let only = options.quick.then(|| threads[threads.len() / 2]);
+        let only = options.quick.then(|| threads[(threads.len() - 1) / 2]);
         Ok(Self { wrappers, only, named: !options.lock.is_empty() })
     }
 

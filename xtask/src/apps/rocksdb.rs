@@ -19,7 +19,7 @@ pub(crate) const DB_BENCH: App = App {
 /// Keys in the database.
 const KEYS: u32 = 20_000;
 /// Operations of all threads together, in each phase.
-const OPERATIONS: u32 = 60_000;
+const OPERATIONS: u32 = 40_000;
 
 fn run(run: &Run) -> Result<()> {
     let filled = db_bench(run, "filluniquerandom", &[])?;

@@ -72,7 +72,7 @@ fn outcome(name: &str, setup: Setup, body: Body) -> Result<(), String> {
     let all = || {
         for by in [By::Random, By::Pct(3)] {
             let body = body.clone();
-            explore(name, by, Draws { usual: 400, full: 40_000 }, setup, move || body());
+            explore(name, by, Draws { usual: 250, full: 40_000 }, setup, move || body());
         }
     };
     catch_unwind(AssertUnwindSafe(all))
