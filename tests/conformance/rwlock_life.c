@@ -412,3 +412,56 @@ CHECK(rwlock_life, a_hundred_waiters)
     for (int i = 0; i < 100; i++) thread_join(threads[i]);
     rw_is_free(&lock);
 }
+
+/* ---- A lock that is moved in memory while nobody uses it, as by realloc (undefined in POSIX; glibc works) ---- */
+
+static void *read_often(void *lock)
+{
+    for (int i = 0; i < 100000 && !time_is_short(); i++) {
+        HOT_OK(pthread_rwlock_rdlock(lock));
+        for (volatile int j = 0; j < 20; j++) continue;
+        HOT_OK(pthread_rwlock_unlock(lock));
+    }
+    return NULL;
+}
+
+static void *write_once(void *lock)
+{
+    CHECK_OK(pthread_rwlock_wrlock(lock));
+    CHECK_OK(pthread_rwlock_unlock(lock));
+    return NULL;
+}
+
+CHECK(rwlock_life, copies_are_locks_of_their_own)
+{
+    pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER, copy;
+    threads_run(8, read_often, &lock);
+    memcpy(&copy, &lock, sizeof copy);
+    CHECK_OK(pthread_rwlock_rdlock(&lock));
+    threads_run(2, write_once, &copy);
+    CHECK_OK(pthread_rwlock_rdlock(&copy));
+    CHECK_RC(pthread_rwlock_trywrlock(&copy), EBUSY);
+    CHECK_OK(pthread_rwlock_unlock(&lock));
+    CHECK_OK(pthread_rwlock_trywrlock(&lock));
+    CHECK_OK(pthread_rwlock_unlock(&lock));
+    CHECK_OK(pthread_rwlock_unlock(&copy));
+    threads_run(8, read_often, &copy);
+    threads_run(2, write_once, &copy);
+    rw_is_free(&copy);
+    rw_is_free(&lock);
+}
+
+CHECK(rwlock_life, moved_while_others_are_made)
+{
+    pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER, moved, other = PTHREAD_RWLOCK_INITIALIZER;
+    threads_run(8, read_often, &lock);
+    memcpy(&moved, &lock, sizeof moved);
+    CHECK_OK(pthread_rwlock_destroy(&lock));
+    threads_run(8, read_often, &other);
+    CHECK_OK(pthread_rwlock_rdlock(&other));
+    threads_run(2, write_once, &moved);
+    CHECK_OK(pthread_rwlock_unlock(&other));
+    threads_run(8, read_often, &moved);
+    rw_is_free(&moved);
+    rw_is_free(&other);
+}

@@ -57,9 +57,9 @@ const PARTS: [Part; 11] = [
     Part { name: "miri", about: "every lock under Miri, with 16 seeds", minutes: 20, run: miri::run },
     Part {
         name: "glibc",
-        about: "four other versions of glibc, both suites, under tas, futex, mcs and shfl",
+        about: "four other versions of glibc, both suites, under flash, tas, futex, mcs and shfl",
         minutes: 30,
-        run: || glibc::run(&glibc::Options::under(&["tas", "futex", "mcs", "shfl"])),
+        run: || glibc::run(&glibc::Options::under(&["flash", "tas", "futex", "mcs", "shfl"])),
     },
     Part {
         name: "apps",

@@ -227,11 +227,12 @@ pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
     let is_for_program = others.contains(&settings::GLIBC);
     let others = || others.iter().copied();
     let meant = match *error {
-        BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name)
-            .map(|name| format!("'{name}' is a readers-writer lock; use it with: flashlock run --rw {name}")),
+        BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name).map(|name| {
+            format!("'{name}' is a readers-writer lock; use it with --rw {name} or {}={name}", settings::ENV_RW)
+        }),
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
-            Some(format!("'{name}' is a lock for mutexes; use it with: flashlock run --lock {name}"))
+            Some(format!("'{name}' is a lock for mutexes; use it with --lock {name} or {}={name}", settings::ENV))
         }
         BadChoice::Lock(name) => did_you_mean(name, LOCKS.iter().map(|lock| lock.name).chain(others()))
             .map(|meant| format!("unknown lock '{name}'; {meant}")),
@@ -352,7 +353,7 @@ mod tests {
             ("SHFL", "did you mean 'shfl'?"),
             ("mcx", "did you mean 'mcs'?"),
             ("Glibc", "did you mean 'glibc'?"),
-            ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
+            ("cst-rw", "'cst-rw' is a readers-writer lock; use it with --rw cst-rw or FLASHLOCK_RW=cst-rw"),
             ("shfl:buond=5", "did you mean 'bound'?"),
             ("mcs:wait=prak", "did you mean 'park'?"),
             ("flash:wait=park", "lock flash has only wait=stp (see 'flashlock locks flash')"),
@@ -365,7 +366,7 @@ mod tests {
         assert!(!said("mcx").contains("known locks"), "{}", said("mcx"));
         let rw = |text: &str| RwUnder::parse(text, "--rw").unwrap_err().to_string();
         assert!(
-            rw("mcs").contains("'mcs' is a lock for mutexes; use it with: flashlock run --lock mcs"),
+            rw("mcs").contains("'mcs' is a lock for mutexes; use it with --lock mcs or FLASHLOCK=mcs"),
             "{}",
             rw("mcs")
         );

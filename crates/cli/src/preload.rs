@@ -80,6 +80,21 @@ pub(crate) fn prepend(library: &Path, existing: Option<&OsStr>) -> OsString {
     value
 }
 
+/// AddressSanitizer's options.
+const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+
+/// The name and value of a variable with which programs built for AddressSanitizer start. Their runtime refuses to if
+/// another library comes before it. flashlock's may: it defines nothing that this sanitizer intercepts. The user's own
+/// options come later, so they take precedence.
+pub(crate) fn asan_options() -> (&'static str, OsString) {
+    let mut value = OsString::from("verify_asan_link_order=0");
+    if let Some(own) = std::env::var_os(ASAN_OPTIONS).filter(|own| !own.is_empty()) {
+        value.push(":");
+        value.push(own);
+    }
+    (ASAN_OPTIONS, value)
+}
+
 /// The existing entries, except flashlock's library.
 pub(crate) fn without_ours(existing: Option<&OsStr>) -> OsString {
     let foreign: Vec<&OsStr> = entries(existing).filter(|entry| !is_ours(entry)).collect();
@@ -93,7 +108,7 @@ pub(crate) fn put_under(command: &mut Command, locks: Option<(&Path, [&str; 2])>
     command.env_remove(stats::ENV).env_remove(settings::ENV).env_remove(settings::ENV_RW).env_remove(LD_PRELOAD);
     if let Some((library, [mutex, rw])) = locks {
         command.env(settings::ENV, mutex).env(settings::ENV_RW, rw);
-        command.env(LD_PRELOAD, prepend(library, Some(&existing)));
+        command.env(LD_PRELOAD, prepend(library, Some(&existing))).envs([asan_options()]);
     } else if !existing.is_empty() {
         command.env(LD_PRELOAD, existing);
     }

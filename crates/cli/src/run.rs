@@ -144,9 +144,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 /// Configures the dynamic linker and the library.
 fn set_environment(library: &Path, locks: &Locks) {
     let value = preload::prepend(library, std::env::var_os(preload::LD_PRELOAD).as_deref());
+    let (asan, options) = preload::asan_options();
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var(preload::LD_PRELOAD, value);
+        std::env::set_var(asan, options);
         std::env::set_var(settings::ENV, locks.mutex.text());
         std::env::set_var(settings::ENV_RW, locks.rw.text());
     }

@@ -17,6 +17,9 @@ Environment:
   LD_PRELOAD              other libraries in it are kept, after flashlock's
   NO_COLOR                no colours, unless --color=always is given
   COLUMNS                 the width of output that does not go to a terminal
+  CXX                     compare: the compiler for tbb, absl and nsync
+  TMPDIR                  compare: where it builds them
+  LD_LIBRARY_PATH         doctor looks for libraries there, as the loader does
   (Delegated locks: those of programs that use libflashlock_rcl or the crate
   flashlock-delegation; see docs/delegation.md.)
 ";

@@ -16,7 +16,7 @@ fn an_unknown_lock_lists_the_known_ones() {
         ("nothing", "unknown lock 'nothing'; known locks: tas futex ticket "),
         ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
         ("SHFL", ": unknown lock 'SHFL'; did you mean 'shfl'? (see 'flashlock locks')"),
-        ("cst-rw", "'cst-rw' is a readers-writer lock; use it with: flashlock run --rw cst-rw"),
+        ("cst-rw", "'cst-rw' is a readers-writer lock; use it with --rw cst-rw or FLASHLOCK_RW=cst-rw"),
     ] {
         let run = |args: &[&str], variable: &str| {
             let mut command = flashlock();
@@ -37,7 +37,7 @@ fn options_that_do_not_exist_are_guessed_at_too() {
         (&["run", "--sats", "--", "true"][..], "--stats"),
         (&["run", "--lock", "shfl:buond=5", "--", "true"], "did you mean 'bound'?"),
         (&["run", "--lock", "mcs:wait=prak", "--", "true"], "did you mean 'park'?"),
-        (&["run", "--rw", "mcs", "--", "true"], "flashlock run --lock mcs"),
+        (&["run", "--rw", "mcs", "--", "true"], "use it with --lock mcs or FLASHLOCK=mcs"),
         (&["run", "--lock", "flash,shfl", "--", "true"], "flashlock compare --locks flash,shfl -- CMD"),
         (&["locks", "Flash"], "did you mean 'flash'?"),
         (&["comprae"], "similar subcommand exists: 'compare'"),
@@ -317,4 +317,43 @@ fn counting_needs_a_program() {
     let mut command = flashlock();
     command.args(["run", "--stats"]);
     command.assert().code(2).stderr(starts_with("flashlock: "));
+}
+
+/// The C compiler, for a file of this directory.
+fn compiler(source: &str, compiled: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new("cc");
+    command.args(["-D_GNU_SOURCE", "-Wall", "-Werror", "-O1", "-pthread", "-o"]).arg(compiled);
+    command.arg(format!("{}/tests/{source}.c", env!("CARGO_MANIFEST_DIR")));
+    command
+}
+
+/// AddressSanitizer's runtime refuses to start behind another library, unless it is told to.
+#[test]
+fn programs_with_address_sanitizer_run() {
+    let program = scratch("sanitized");
+    let compiled = compiler("contended", &program).arg("-fsanitize=address").status();
+    assert!(compiled.unwrap().success(), "a C compiler with AddressSanitizer is needed");
+    // Its search for leaks needs ptrace, which a container may lack.
+    let options = ["detect_leaks=0", "detect_leaks=0:verify_asan_link_order=1"];
+    let run = |options: &str| flashlock().args(["run", "--"]).arg(&program).env("ASAN_OPTIONS", options).assert();
+    run(options[0]).success();
+    run(options[1]).failure().stderr(contains("does not come first"));
+    let mut command = flashlock();
+    command.args(["compare", "--runs", "1", "--locks", "flash", "--", "sh", "-c"]);
+    // Short runs are not compared; whether there is an answer depends on the machine's speed.
+    command.arg(format!("sleep 0.1; exec '{}'", program.display())).env("ASAN_OPTIONS", options[0]);
+    command.assert().code(&[0, 3][..]).stdout(contains("flash ").and(contains("failed").not()));
+}
+
+/// Condition variables sleep in glibc's semaphores, not in those of a library that makes them of condition variables.
+#[test]
+fn a_library_may_have_semaphores_of_its_own() {
+    let (library, program) = (scratch("own_semaphores.so"), scratch("own_semaphores"));
+    assert!(compiler("own_semaphores", &library).args(["-shared", "-fPIC"]).status().unwrap().success());
+    let linked = compiler("own_semaphores", &program).arg("-DPROGRAM").arg(&library).status();
+    assert!(linked.unwrap().success());
+    for lock in ["flash", "mcs"] {
+        let mut command = flashlock();
+        command.args(["run", "--lock", lock, "--"]).arg(&program).assert().success().stdout("1000 permits\n");
+    }
 }

@@ -77,6 +77,12 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         unsafe { L::adopt(&self.word, &self.queue, chain) };
     }
 
+    /// Waits until the lock is acquired, after a signal.
+    pub fn lock_woken(&self) {
+        // SAFETY: see `Mutex`.
+        unsafe { L::lock_woken(&self.word, &self.queue) };
+    }
+
     /// Waits until the lock, which has adopted the node, is acquired.
     pub fn lock_adopted(&self, node: Handle) {
         // SAFETY: see `Mutex`.
@@ -303,7 +309,7 @@ where
 {
     match outcome {
         Outcome::Signaled(baton) => {
-            mutex.lock();
+            mutex.lock_woken();
             pass_baton::<Model<C>>(baton);
             Waited::Woken
         }

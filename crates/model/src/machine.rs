@@ -119,7 +119,7 @@ impl<C: Checker> Waiting for Model<C> {
         let world = World::<C>::get();
         match how {
             Pause::Steps(_) if !world.setup.pauses => {}
-            Pause::Offer => world.pass(OFFER),
+            Pause::Offer => world.offer(OFFER),
             Pause::Nap(_) if world.setup.still => kernel::nap(&world),
             Pause::Steps(_) | Pause::Nap(_) => C::yield_now(),
         }

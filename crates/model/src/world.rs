@@ -154,6 +154,8 @@ pub struct World<C: Checker> {
     events: RefCell<Vec<u32>>,
     /// The number of read-modify-writes.
     atomics: Cell<u32>,
+    /// How often threads have offered their CPUs.
+    offers: Cell<u32>,
     trace: Option<RefCell<Vec<String>>>,
 }
 
@@ -182,6 +184,7 @@ impl<C: Checker> World<C> {
             stopped: Cell::new(0),
             events: RefCell::new(vec![0; Event::ALL.len()]),
             atomics: Cell::new(0),
+            offers: Cell::new(0),
             trace: TRACES.with(|&on| on.then(RefCell::default)),
             setup,
         });
@@ -437,6 +440,17 @@ impl<C: Checker> World<C> {
     /// Advances the clock of `Time::micros` by this many µs.
     pub(crate) fn pass(&self, micros: u32) {
         self.micros.set(self.micros.get().wrapping_add(micros));
+    }
+
+    /// A thread offers its CPU, for this many µs.
+    pub(crate) fn offer(&self, micros: u32) {
+        self.offers.set(self.offers.get() + 1);
+        self.pass(micros);
+    }
+
+    /// How often threads have offered their CPUs in this execution.
+    pub fn offers(&self) -> u32 {
+        self.offers.get()
     }
 
     pub(crate) fn epoch(&self) -> u32 {

@@ -10,7 +10,7 @@
 //! **No change is missed.** UMONITOR is ordered as a load. So the load of the word after it sees what was written
 //! before the line was watched, and any write after that load ends the rest.
 //!
-//! **How deep.** C0.1, the lighter of the two states. Leaving it is part of each hand-over. A waiter that is served
+//! **How deep.** C0.1, the lighter of the two states. Leaving it is part of each hand-off. A waiter that is served
 //! within the spin budget (5 to 50 µs) does not rest long enough for C0.2 to pay. A waiter that waits longer sleeps in
 //! the kernel, which has deeper states.
 

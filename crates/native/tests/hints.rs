@@ -132,7 +132,7 @@ fn closure<L: RawClosure<Here, State: Send + Sync>>(name: &str) {
     assert_eq!((came, counted), (*Arc::into_inner(lock).unwrap().get_mut(), came), "{name}");
 }
 
-/// Imagines several parts of the machine, so that there are side blocks and hand-overs between them.
+/// Imagines several parts of the machine, so that there are side blocks and hand-offs between them.
 fn imagine() {
     numa::prepare(Some(2));
     groups::prepare(Some([2, 2, 2]));

@@ -27,7 +27,7 @@ use crate::cancel::{self, pthread_testcancel};
 use crate::glibc;
 use crate::kind::{Kind, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
-use crate::mutex::{clock_of, deadline, is_mine, lock, name_holder, own, unlock};
+use crate::mutex::{clock_of, deadline, is_mine, lock, lock_woken, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// How long a wait on glibc's condition variable with our mutex lasts before it returns and looks again, in ns.
@@ -83,7 +83,7 @@ impl<M: Machine<Word = Word32>> Waiting<'_, M> {
             }
             Outcome::Signaled(baton) => {
                 // SAFETY: callers guarantee it.
-                let result = unsafe { lock::<L, M>(self.mutex) };
+                let result = unsafe { lock_woken::<L, M>(self.mutex) };
                 pass_baton::<M>(baton);
                 result
             }

@@ -2,7 +2,8 @@
 //!
 //! Our code calls glibc's pthread functions through this module. Each is looked up once, as the next definition after
 //! ours in the search order: all at load time, or one at its first use if that is earlier. The condition variable
-//! functions have two symbol versions; the newer is requested by name.
+//! functions have two symbol versions; the newer is requested by name. So are those of semaphores, which other
+//! libraries may define, too.
 //!
 //! Before glibc 2.34, a thread's first look-up allocates. That must not happen to a malloc that initialises its mutexes
 //! before we are loaded. So `pthread_mutex_init` and `pthread_rwlock_init` are called by other names that glibc has for
@@ -18,6 +19,12 @@ use libc::{
 
 /// The first version with the current condition variable.
 const COND_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.3.2" } else { c"GLIBC_2.17" };
+
+/// Versions of the semaphores' functions. Condition variables sleep in them. So they must be glibc's own, not those of
+/// a library that defines functions of these names, and uses condition variables in them.
+const SEM_VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.2.5" } else { c"GLIBC_2.17" };
+/// The same, of a newer function.
+const SEM_CLOCK_VERSION: &CStr = c"GLIBC_2.30";
 
 #[cold]
 fn find(cell: &AtomicPtr<c_void>, name: &'static str, version: Option<&CStr>) -> *mut c_void {
@@ -137,12 +144,12 @@ real! {
     pthread_spin_trylock(lock: *mut pthread_spinlock_t);
     pthread_spin_unlock(lock: *mut pthread_spinlock_t);
     pthread_spin_destroy(lock: *mut pthread_spinlock_t);
-    sem_init(sem: *mut sem_t, shared: c_int, value: c_uint);
-    sem_wait(sem: *mut sem_t);
-    sem_trywait(sem: *mut sem_t);
-    sem_timedwait(sem: *mut sem_t, until: *const timespec);
-    sem_clockwait(sem: *mut sem_t, clock: clockid_t, until: *const timespec);
-    sem_post(sem: *mut sem_t);
-    sem_getvalue(sem: *mut sem_t, value: *mut c_int);
-    sem_destroy(sem: *mut sem_t);
+    sem_init(sem: *mut sem_t, shared: c_int, value: c_uint) @ SEM_VERSION;
+    sem_wait(sem: *mut sem_t) @ SEM_VERSION;
+    sem_trywait(sem: *mut sem_t) @ SEM_VERSION;
+    sem_timedwait(sem: *mut sem_t, until: *const timespec) @ SEM_VERSION;
+    sem_clockwait(sem: *mut sem_t, clock: clockid_t, until: *const timespec) @ SEM_CLOCK_VERSION;
+    sem_post(sem: *mut sem_t) @ SEM_VERSION;
+    sem_getvalue(sem: *mut sem_t, value: *mut c_int) @ SEM_VERSION;
+    sem_destroy(sem: *mut sem_t) @ SEM_VERSION;
 }

@@ -32,6 +32,8 @@ use crate::layout::Mutex;
 enum Wait {
     /// As long as it takes.
     Forever,
+    /// The same; a signal of a condition variable has just woken the thread.
+    AfterSignal,
     /// Until the timespec, which has not been checked, on a clock.
     Until(Clock, *const timespec),
 }
@@ -67,6 +69,11 @@ unsafe fn acquire<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex, wait:
         Wait::Forever => {
             // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
             unsafe { L::lock(&mutex.word, queue) };
+            0
+        }
+        Wait::AfterSignal => {
+            // SAFETY: the same.
+            unsafe { L::lock_woken(&mutex.word, queue) };
             0
         }
         // SAFETY: the same.
@@ -119,7 +126,7 @@ unsafe fn lock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pth
             // SAFETY: callers guarantee it.
             return unsafe {
                 match wait {
-                    Wait::Forever => glibc::pthread_mutex_lock(address),
+                    Wait::Forever | Wait::AfterSignal => glibc::pthread_mutex_lock(address),
                     Wait::Until(Clock::Realtime, until) => glibc::pthread_mutex_timedlock(address, until),
                     Wait::Until(Clock::Monotonic, until) => {
                         glibc::pthread_mutex_clocklock(address, libc::CLOCK_MONOTONIC, until)
@@ -182,6 +189,24 @@ pub unsafe extern "C-unwind" fn lock<L: RawLock<M>, M: Machine<Word = Word32>>(a
     }
     // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::lock(&mutex.word, mutex.queue::<L::Queue>()) };
+    name_holder(mutex);
+    0
+}
+
+/// `pthread_mutex_lock`, by a thread that a signal of a condition variable has just woken.
+///
+/// # Safety
+/// As for the C function.
+pub(crate) unsafe fn lock_woken<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: callers guarantee it.
+    let mutex = unsafe { Mutex::at(address) };
+    if !is_plain(mutex.kind.load(Relaxed)) {
+        cold_path();
+        // SAFETY: callers guarantee it.
+        return unsafe { lock_other::<L, M>(address, Wait::AfterSignal) };
+    }
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
+    unsafe { L::lock_woken(&mutex.word, mutex.queue::<L::Queue>()) };
     name_holder(mutex);
     0
 }

@@ -133,9 +133,9 @@ fn table(group: &Group, locks: &[String], cell: &dyn Fn(&str, &str) -> Option<St
 /// `1.05 (0.98–1.10)`.
 fn with_interval(ratio: &Ratio) -> String {
     let mean = three_digits(ratio.mean);
-    match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!("{mean} ({}–{})", three_digits(low), three_digits(high)),
-        _ => mean,
+    match ratio.interval() {
+        Some(interval) => format!("{mean} ({interval})"),
+        None => mean,
     }
 }
 

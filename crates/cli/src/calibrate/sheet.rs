@@ -147,7 +147,7 @@ mod tests {
     fn what_two_cpus_measured_is_listed_with_their_distance() {
         let (mut sheet, mut list) = (Sheet::default(), Vec::new());
         for (distance, ns) in [(0, Some(51.234)), (1, None), (2, Some(f64::NAN)), (3, Some(180.0))] {
-            sheet.note(format!("hand-over, distance {distance}"), ns, "a word", distance, &mut list);
+            sheet.note(format!("hand-off, distance {distance}"), ns, "a word", distance, &mut list);
         }
         assert_eq!(list, [(0, 51.2), (3, 180.0)]);
         let text = sheet.text("This machine", "2x2", 60);

@@ -135,7 +135,7 @@ fn two_sockets() -> Group {
         title: "Key-value map, two sockets",
         about: "CNA, section 7.1.1, figures 6 to 8. Machine `2x18x2`, workload `kvmap`: a search tree of 1,024 keys, \
                 80 % lookups. `mcs:wait=spin` stands for MCS, `cna:wait=spin` for CNA; `hmcs` and `c-bo-mcs` keep the \
-                lock on a NUMA node for 65,536 hand-overs, as CNA does in the mean. Fairness over 700 ms, which is a \
+                lock on a NUMA node for 65,536 hand-offs, as CNA does in the mean. Fairness over 700 ms, which is a \
                 million acquisitions, of CNA over three times as many, of three seeds.",
         rows,
     }

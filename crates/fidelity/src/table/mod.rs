@@ -31,7 +31,7 @@ const MCSCR_STP: &str = "mcscr:wait=stp";
 const MCSCRN: &str = "mcscrn:wait=spin";
 /// Its waiters spin, and sleep only if they wait long.
 const C_PTL_TKT: &str = "c-ptl-tkt";
-/// As CNA, they keep the lock on a NUMA node for 65,536 hand-overs: "configured with similar fairness settings"
+/// As CNA, they keep the lock on a NUMA node for 65,536 hand-offs: "configured with similar fairness settings"
 /// (section 7).
 const HMCS: &str = "hmcs:wait=spin,passes=65536";
 const C_BO_MCS: &str = "c-bo-mcs:wait=spin,passes=65536";

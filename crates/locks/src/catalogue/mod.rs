@@ -66,6 +66,17 @@ impl Facts {
     }
 }
 
+/// What a mutex makes of NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// Nothing.
+    Unaware,
+    /// It prefers waiters of one node to others.
+    Prefers,
+    /// It has a lock for each node, and one above them: a cohort lock, or one like it.
+    LockEach,
+}
+
 /// What is known of a mutex.
 #[derive(Clone, Copy, Debug)]
 pub struct LockInfo {
@@ -77,6 +88,8 @@ pub struct LockInfo {
     pub atomics_lock: u32,
     /// Atomic read-modify-writes in an uncontended release, with the same exception.
     pub atomics_unlock: u32,
+    /// What it makes of NUMA nodes.
+    pub numa: Numa,
     /// Whether it hands over strictly, also to a waiter that is not running.
     pub strict: bool,
     /// What it promises of the order in which threads have it.
@@ -93,9 +106,9 @@ impl Deref for LockInfo {
 
 macro_rules! define_catalogue {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], {
-        title: $title:literal, paper: $($paper:literal)+, source: $source:literal,
+        numa: $numa:ident, title: $title:literal, paper: $($paper:literal)+, source: $source:literal,
         bytes: $bytes:literal, bytes_per_waiter: $waiter:literal,
-        atomics_lock: $al:literal, atomics_unlock: $au:literal, numa_aware: $numa:literal, fair: $($fair:literal)+,
+        atomics_lock: $al:literal, atomics_unlock: $au:literal, fair: $($fair:literal)+,
         strict: $strict:literal, claims: [$($claim:ident),* $(,)?],
         options: [$($option:ident),* $(,)?], exceptions: [$($limit:ident),* $(,)?] $(,)?
     })),* $(,)?) => {
@@ -110,11 +123,11 @@ macro_rules! define_catalogue {
             id: LockId::$variant,
             facts: Facts {
                 name: $name, title: $title, paper: concat!($($paper),+), source: $source,
-                bytes: $bytes, bytes_per_waiter: $waiter, numa_aware: $numa, fair: concat!($($fair),+),
-                waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*],
+                bytes: $bytes, bytes_per_waiter: $waiter, numa_aware: !matches!(Numa::$numa, Numa::Unaware),
+                fair: concat!($($fair),+), waits: &[$(stringify!($wait)),+], options: &[$(OptionId::$option),*],
                 limits: &[$(exceptions::$limit),*],
             },
-            atomics_lock: $al, atomics_unlock: $au, strict: $strict, claims: &[$(Claim::$claim),*],
+            numa: Numa::$numa, atomics_lock: $al, atomics_unlock: $au, strict: $strict, claims: &[$(Claim::$claim),*],
         }),*];
     };
 }
@@ -187,8 +200,7 @@ mod tests {
     /// That they are as many is shown by `cargo xtask atomics`.
     #[test]
     fn compact_locks_are_acquired_by_one_atomic_and_released_by_one_at_most() {
-        let hierarchical = [LockId::CBoMcs, LockId::CTktTkt, LockId::CPtlTkt, LockId::Hmcs, LockId::Cst];
-        for lock in LOCKS.iter().filter(|lock| !hierarchical.contains(&lock.id)) {
+        for lock in LOCKS.iter().filter(|lock| lock.numa != Numa::LockEach) {
             assert!(lock.atomics_lock == 1 && lock.atomics_unlock <= 1, "{}", lock.name);
         }
     }

@@ -38,6 +38,7 @@ use crate::parts::zeroed::{ConstZeroed, Zeroed};
 /// |---|---|
 /// | [`try_acquire`](RawLock::try_acquire) | [`try_lock`](RawLock::try_lock) |
 /// | [`acquire`](RawLock::acquire) | [`lock`](RawLock::lock), [`lock_until`](RawLock::lock_until) |
+/// | [`acquire_woken`](RawLock::acquire_woken), or not | [`lock_woken`](RawLock::lock_woken) |
 /// | [`release`](RawLock::release) | [`unlock`](RawLock::unlock) |
 /// | [`take_over`](RawLock::take_over) | [`adopt`](RawLock::adopt) |
 /// | [`acquire_adopted`](RawLock::acquire_adopted) | [`lock_adopted`](RawLock::lock_adopted) |
@@ -79,6 +80,16 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// # Safety
     /// The [contract](self), 1.
     unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut>;
+
+    /// [`RawLock::lock_woken`], not counted.
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn acquire_woken(word: &M::Word, queue: &Self::Queue) {
+        // SAFETY: the callers' promise. Without a deadline it cannot time out.
+        let _ = unsafe { Self::acquire(word, queue, None) };
+    }
 
     /// [`RawLock::unlock`], without saying which lock it is.
     ///
@@ -157,6 +168,20 @@ pub unsafe trait RawLock<M: Machine>: 'static {
             M::trace(Self::ACQUIRED);
             Ok(())
         })
+    }
+
+    /// Acquires the lock for a thread that a condition variable's signal has just woken. If the lock is held, probably
+    /// the thread that gave the signal holds it. It may be on this very CPU, where the woken thread has preempted it.
+    ///
+    /// # Safety
+    /// The [contract](self), 1.
+    #[inline]
+    unsafe fn lock_woken(word: &M::Word, queue: &Self::Queue) {
+        about::<M, _, _>(word, || {
+            M::trace(Self::ACQUIRED);
+            // SAFETY: the callers' promise.
+            unsafe { Self::acquire_woken(word, queue) }
+        });
     }
 
     /// Releases the lock. After the store that lets another thread in, nothing of the lock is accessed.

@@ -97,16 +97,18 @@ impl<M: Machine> Side<M> {
 
     /// The same, but the block knows for which word it was made: see [`is_of`](Self::is_of).
     #[cold]
-    pub(crate) fn make_owned(side: &M::Word) -> Self {
+    pub(crate) fn make_owned(side: &M::Word, prepare: impl FnOnce(&Block<M>)) -> Self {
         Self::make(side, |block| {
+            prepare(block);
             let address = core::ptr::from_ref(side).addr() as u64;
             block.owner[0].store(address as u32, Relaxed);
             block.owner[1].store((address >> 32) as u32, Relaxed);
         })
     }
 
-    /// Whether the block was made for the word at this address. If not, another process has written the name there, in
-    /// memory that both map. Here the name stands for a block of another lock, or for none.
+    /// Whether the block was made for the word at this address. If not, the lock was copied from another address; or
+    /// another process has written the name there, in memory that both map. Then the name stands for a block of another
+    /// lock, or for none.
     pub fn is_of(self, side: &M::Word) -> bool {
         let address = core::ptr::from_ref(side).addr() as u64;
         let [low, high] = &self.0.owner;

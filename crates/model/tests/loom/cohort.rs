@@ -164,22 +164,14 @@ fn forked<L: Lock>(on: On, steps: u32) {
 /// What follows, if the lock is a cohort lock, or unless it is one. (Other models begin without a side block, and reach
 /// nothing of these locks but the word.)
 macro_rules! if_cohort {
-    (CBoMcs, $($what:tt)*) => { $($what)* };
-    (CTktTkt, $($what:tt)*) => { $($what)* };
-    (CPtlTkt, $($what:tt)*) => { $($what)* };
-    (Hmcs, $($what:tt)*) => { $($what)* };
-    (Cst, $($what:tt)*) => { $($what)* };
-    ($other:ident, $($what:tt)*) => {};
+    ($variant:ident { numa: LockEach, $($facts:tt)* }, $($what:tt)*) => { $($what)* };
+    ($variant:ident $facts:tt, $($what:tt)*) => {};
 }
 pub(crate) use if_cohort;
 
 macro_rules! unless_cohort {
-    (CBoMcs, $($what:tt)*) => {};
-    (CTktTkt, $($what:tt)*) => {};
-    (CPtlTkt, $($what:tt)*) => {};
-    (Hmcs, $($what:tt)*) => {};
-    (Cst, $($what:tt)*) => {};
-    ($other:ident, $($what:tt)*) => { $($what)* };
+    ($variant:ident { numa: LockEach, $($facts:tt)* }, $($what:tt)*) => {};
+    ($variant:ident $facts:tt, $($what:tt)*) => { $($what)* };
 }
 pub(crate) use unless_cohort;
 

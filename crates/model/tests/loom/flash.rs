@@ -108,6 +108,25 @@ pub(crate) fn released_to_a_head<L: Flashes>() {
     check_idle(&mutex);
 }
 
+/// A thread that has just been woken comes while the lock is held. It sleeps: it does not offer its CPU before.
+fn released_to_a_woken_thread(wait: fn(&Mutex<Flash>)) {
+    let mutex = held::<Flash>(0);
+    let woken = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            wait(&mutex);
+            mutex.visit();
+            mutex.unlock();
+        })
+    };
+    thread::yield_now(); // It falls asleep, unless it is held up.
+    mutex.visit();
+    mutex.unlock();
+    woken.join().expect("no panic");
+    assert_eq!(world().offers(), 0, "it offered its CPU");
+    check_idle(&mutex);
+}
+
 /// The same, until the first tick, which comes before the release.
 fn released_to_a_hasty_head<L: Flashes>() {
     let mutex = held::<L>(0);
@@ -214,6 +233,12 @@ fn a_grant_reaches_a_head() {
     let shown = explore("flash, granted as it leaves", BOUND, OVERDUE, released_to_a_hasty_head::<Flash>);
     shown.shows(&[Event::Grant, Event::TimedOut]);
     explore("flash, granted, freed", BOUND, OVERDUE, freed_by_a_hasty_head::<Flash>).shows(&[Event::Grant]);
+}
+
+#[test]
+fn a_thread_sleeps_at_once_after_a_signal() {
+    explore("flash, woken", BOUND, SETUP, || released_to_a_woken_thread(Mutex::lock_woken)).shows(&[Event::Park]);
+    find("flash: offers its CPU after a signal", BOUND, SETUP, || released_to_a_woken_thread(Mutex::lock));
 }
 
 #[test]

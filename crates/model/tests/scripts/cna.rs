@@ -1,4 +1,4 @@
-//! CNA's hand-overs, as §4–6 of the paper tell them.
+//! CNA's hand-offs, as §4–6 of the paper tell them.
 
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::event::Event;
@@ -90,7 +90,7 @@ fn a_draw_ends_the_preference() {
     });
 }
 
-/// The same by countdown: the number drawn is the number of hand-overs to the next one elsewhere.
+/// The same by countdown: the number drawn is the number of hand-offs to the next one elsewhere.
 #[test]
 fn a_countdown_ends_the_preference() {
     // With the draw in the middle of its range, 1 to 2 × 4 − 1, the thread's number is 4.

@@ -18,14 +18,14 @@ const NOT_MODELLED: &[(&str, &str, &str)] = &[
 ];
 
 /// `each!(MODULE: MAKE, FILTER: ROWS)` makes, in the module `MODULE::Variant::wait` for each lock and way of waiting in
-/// these rows of the catalogue, what `MAKE! { "name", wait, type }` says. `FILTER! { Variant …, ITEMS }` says which
-/// locks they are; for a standalone lock, its interface follows the variant. `MODULE::modelled` lists the types.
+/// these rows of the catalogue, what `MAKE! { "name", wait, type }` says. `FILTER! { Variant { facts }, ITEMS }` says
+/// which locks they are; for a standalone lock, its interface follows the variant. `MODULE::modelled` lists the types.
 macro_rules! each {
     ($module:ident: $make:ident, $filter:path: $((
         $variant:ident, $name:literal, $($interface:ident,)? [$($wait:ident => $type:ty),+], $facts:tt
     )),* $(,)?) => {
         pub(crate) mod $module {
-            $($filter! { $variant $($interface)?,
+            $($filter! { $variant $($interface)? $facts,
                 #[allow(non_snake_case)]
                 mod $variant {
                     $($crate::modelled::unless_alike! { $wait,
@@ -41,7 +41,7 @@ macro_rules! each {
             #[allow(dead_code, clippy::vec_init_then_push)] // Rows may be left out.
             pub(crate) fn modelled() -> $crate::modelled::Modelled {
                 let mut types = Vec::new();
-                $($filter! { $variant $($interface)?,
+                $($filter! { $variant $($interface)? $facts,
                     $($crate::modelled::unless_alike! { $wait, types.push(std::any::TypeId::of::<$type>()); })+
                 })*
                 types
@@ -60,29 +60,29 @@ pub(crate) use unless_alike;
 
 /// Every lock.
 macro_rules! all {
-    ($variant:ident, $($what:tt)*) => { $($what)* };
+    ($variant:ident $facts:tt, $($what:tt)*) => { $($what)* };
 }
 pub(crate) use all;
 
 /// The standalone mutexes.
 macro_rules! standalone_mutexes {
-    (Null mutex, $($what:tt)*) => {};
-    ($variant:ident mutex, $($what:tt)*) => { $($what)* };
-    ($variant:ident $other:ident, $($what:tt)*) => {};
+    (Null mutex $facts:tt, $($what:tt)*) => {};
+    ($variant:ident mutex $facts:tt, $($what:tt)*) => { $($what)* };
+    ($variant:ident $other:ident $facts:tt, $($what:tt)*) => {};
 }
 pub(crate) use standalone_mutexes;
 
 /// The closure locks.
 macro_rules! closures {
-    ($variant:ident closure, $($what:tt)*) => { $($what)* };
-    ($variant:ident $other:ident, $($what:tt)*) => {};
+    ($variant:ident closure $facts:tt, $($what:tt)*) => { $($what)* };
+    ($variant:ident $other:ident $facts:tt, $($what:tt)*) => {};
 }
 pub(crate) use closures;
 
 /// The locks whose sections a server runs.
 macro_rules! served {
-    ($variant:ident served, $($what:tt)*) => { $($what)* };
-    ($variant:ident $other:ident, $($what:tt)*) => {};
+    ($variant:ident served $facts:tt, $($what:tt)*) => { $($what)* };
+    ($variant:ident $other:ident $facts:tt, $($what:tt)*) => {};
 }
 pub(crate) use served;
 

@@ -19,6 +19,9 @@ use crate::units;
 /// The confidence level of intervals and verdicts.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// An interval with ends further apart than this factor says nothing. Two or three rounds that differ have such ones.
+const TELLING: f64 = 1000.0;
+
 /// A ratio to the baseline's figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
@@ -73,9 +76,13 @@ impl Ratio {
         Self::of_coarse(&logarithms, grain(pairs.iter().flat_map(|&(value, base)| [value, base])))
     }
 
-    /// Its 95 % interval in words: `0.98–1.10`.
+    /// Its 95 % interval in words: `0.98–1.10`; `not known` if it says nothing.
     pub fn interval(&self) -> Option<String> {
-        Some(format!("{}–{}", units::three_digits(self.low?), units::three_digits(self.high?)))
+        let (low, high) = (self.low?, self.high?);
+        if high / low > TELLING {
+            return Some("not known".to_owned());
+        }
+        Some(format!("{}–{}", units::three_digits(low), units::three_digits(high)))
     }
 
     /// The interval for `comparisons` simultaneous comparisons: wide enough that with 95 % confidence all of them
@@ -144,6 +151,7 @@ mod tests {
     fn the_interval_is_students() {
         // Logarithms 0.1, 0.2, 0.3: mean 0.2, standard error 0.1/sqrt(3), t(2) = 4.3027.
         let ratio = Ratio::of_logarithms(&[0.1, 0.2, 0.3]).unwrap();
+        assert_eq!(ratio.interval().as_deref(), Some("0.953–1.57"));
         let reach = 4.3027 * 0.1 / 3.0_f64.sqrt();
         assert!((ratio.low.unwrap() - (0.2 - reach).exp()).abs() < 1e-4, "{ratio:?}");
         assert!((ratio.high.unwrap() - (0.2 + reach).exp()).abs() < 1e-4, "{ratio:?}");
@@ -156,6 +164,8 @@ mod tests {
         assert_eq!((ratio.mean, ratio.low, ratio.p, ratio.rounds), (2.0, None, None, 1));
         assert_eq!(ratio.reach(), f64::INFINITY);
         assert_eq!(Ratio::of_pairs([(f64::NAN, 1.0), (1.0, -1.0)]), None);
+        // Two rounds that differ much have an interval, but one from nothing to everything.
+        assert_eq!(Ratio::of_logarithms(&[0.0, 1.0]).unwrap().interval().as_deref(), Some("not known"));
     }
 
     #[test]

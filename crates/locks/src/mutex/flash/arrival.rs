@@ -32,6 +32,14 @@ impl Role {
         self != Self::Arrival
     }
 
+    /// The role after a sleep on the word.
+    pub(super) fn woken(self) -> Self {
+        match self {
+            Self::Head { place, .. } => Self::Head { is_dirty: true, place },
+            Self::Arrival => Self::Arrival,
+        }
+    }
+
     pub(super) fn is_dirty(self) -> bool {
         matches!(self, Self::Head { is_dirty: true, .. })
     }

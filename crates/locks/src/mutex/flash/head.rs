@@ -13,15 +13,29 @@ use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, af
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::parts::counted::{park, wake};
 
+/// What a head does first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum First {
+    /// It polls, and offers its CPU.
+    Polls,
+    /// It sleeps, until the lock is released.
+    Sleeps,
+}
+
 impl<M: Machine> Lock<'_, M> {
     /// The wait of a head, from the time when it became the head. At the end it has the lock, or has passed its place
     /// on.
-    pub(super) fn contend_as_head(&self, place: Place, until: Option<Deadline>) -> Result<(), TimedOut> {
+    pub(super) fn contend_as_head(&self, place: Place, until: Option<Deadline>, first: First) -> Result<(), TimedOut> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         let left = || bound.saturating_sub(M::micros().wrapping_sub(began));
         let is_overdue = || left() == 0;
         let (mut role, mut nap) = (Role::Head { is_dirty: false, place }, NAP);
         let mut patience = patience::<M>();
+        if first == First::Sleeps
+            && let Some(end) = self.rest(&mut role, until)
+        {
+            return end;
+        }
         loop {
             let moves = match self.spin(role, SPIN) {
                 Polled::Won => return Ok(()),
@@ -56,12 +70,21 @@ impl<M: Machine> Lock<'_, M> {
             }
             // Sections are longer than that: the offer was in vain, and another one as long would be in vain, too.
             patience = M::sleep_cost();
-            match self.sleep_on_word(until) {
-                Some(Unparked::Woken | Unparked::Changed) => role = Role::Head { is_dirty: true, place },
-                Some(Unparked::TimedOut) => return self.resign(role),
-                Some(Unparked::Gone) => return stay_away::<M>(until),
-                None => {}
+            if let Some(end) = self.rest(&mut role, until) {
+                return end;
             }
+        }
+    }
+
+    /// Sleeps until the lock is released. Returns how the wait ended, if it did.
+    fn rest(&self, role: &mut Role, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
+        match self.sleep_on_word(until)? {
+            Unparked::Woken | Unparked::Changed => {
+                *role = role.woken();
+                None
+            }
+            Unparked::TimedOut => Some(self.resign(*role)),
+            Unparked::Gone => Some(stay_away::<M>(until)),
         }
     }
 

@@ -27,7 +27,7 @@ use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::mutex::flash::FREE;
 use crate::mutex::flash::arrival::{Place, Role};
 use crate::mutex::flash::evidence::first_look;
-use crate::mutex::flash::head::is_late;
+use crate::mutex::flash::head::{First, is_late};
 use crate::mutex::flash::state::{
     GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for, without_sleeper,
 };
@@ -36,8 +36,8 @@ use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
 
 impl<M: Machine> Lock<'_, M> {
-    /// Becomes the head if there is none, or a sleeper.
-    pub(super) fn queue_up(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+    /// Becomes the head if there is none, or a sleeper. `first`: what it does if it becomes the head.
+    pub(super) fn queue_up(&self, until: Option<Deadline>, first: First) -> Result<(), TimedOut> {
         loop {
             let seen = self.state();
             if self.word.load(Relaxed) == FREE {
@@ -52,7 +52,7 @@ impl<M: Machine> Lock<'_, M> {
             if seen & HEAD == 0 {
                 if self.change(seen, seen | HEAD) {
                     self.note_first();
-                    return self.contend_as_head(Place::Own, until);
+                    return self.contend_as_head(Place::Own, until, first);
                 }
                 continue;
             }
@@ -93,7 +93,7 @@ impl<M: Machine> Lock<'_, M> {
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
             if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
-                return self.contend_as_head(place, until);
+                return self.contend_as_head(place, until, First::Polls);
             }
             if uncalled && self.take_stale_grant() {
                 self.update(without_sleeper);
@@ -108,7 +108,7 @@ impl<M: Machine> Lock<'_, M> {
         // Acquire pairs with `call`.
         let calls = self.queue.calls.load(Acquire);
         match self.take_place(false, false) {
-            Some(place) => self.contend_as_head(place, None),
+            Some(place) => self.contend_as_head(place, None, First::Polls),
             None => self.sleep(calls, None),
         }
     }

@@ -59,7 +59,7 @@ fn making<M: Machine>() -> u32 {
 
 impl<M: Machine> CstRwState<M> {
     /// Whether readers use the central counter: a hint, but certain for a thread that holds the lock (invariant 1, so
-    /// Relaxed).
+    /// Relaxed). If it is false, the side block may still be that of another lock (invariant 6).
     #[inline(always)]
     pub(super) fn counts_centrally(&self) -> bool {
         self.heat.load(Relaxed) != DISTRIBUTED
@@ -68,7 +68,13 @@ impl<M: Machine> CstRwState<M> {
     /// The side block, if it is in use.
     #[inline]
     pub(super) fn side(&self) -> Option<Counters<M>> {
-        if self.counts_centrally() { None } else { Side::of(&self.side).map(Counters) }
+        if self.heat.load(Relaxed) == DISTRIBUTED { self.own_index().map(Counters) } else { None }
+    }
+
+    /// The side block, if there is one and it was made for this lock (invariant 6).
+    #[inline]
+    fn own_index(&self) -> Option<Side<M>> {
+        Side::of(&self.side).filter(|index| index.is_of(&self.side))
     }
 
     /// A reader that has come in by `base` moves to its counter if the side block is in use, or leaves again if it is
@@ -140,7 +146,9 @@ impl<M: Machine> CstRwState<M> {
         if !self.change_heat(0, MAKING - 1, making::<M>()) {
             return; // Another thread is about to do so.
         }
-        let index = Side::of(&self.side).or_else(|| self.make_index());
+        // A block of another lock stays where it is, and this lock without one.
+        let is_blank = self.side.load(Relaxed) == 0;
+        let index = if is_blank { self.make_index() } else { self.own_index() };
         let acquired = index.is_some() && self.base.acquire_uncounted::<W>(M::sooner(IN_LINE, until), PATIENCE).is_ok();
         match index {
             Some(index) if acquired && self.counts_centrally() => {
@@ -163,18 +171,23 @@ impl<M: Machine> CstRwState<M> {
             return None;
         }
         let mut mine = core::ptr::null();
-        let index = Side::make(&self.side, |block| mine = core::ptr::from_ref(block));
+        let index = Side::make_owned(&self.side, |block| mine = core::ptr::from_ref(block));
         if !core::ptr::eq(index.0, mine) {
             dismiss(locks); // Another thread was faster.
         }
         Some(index)
     }
 
-    /// Gives the side block back, which no thread uses.
+    /// Gives the side block back, which no thread uses. That of another lock stays its own.
     pub(super) fn give_index_back(&self) {
+        let is_own = self.own_index().is_some();
         self.heat.store(0, Relaxed);
-        Side::<M>::give_back(&self.side);
-        dismiss(self.locks());
+        if is_own {
+            Side::<M>::give_back(&self.side);
+            dismiss(self.locks());
+        } else {
+            self.side.store(0, Relaxed); // Relaxed: no thread uses the lock.
+        }
     }
 
     /// How many locks were admitted.

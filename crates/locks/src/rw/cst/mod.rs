@@ -78,6 +78,8 @@
 //!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the
 //!    lock is to its counter.
 //! 5. Only `destroy` gives a side block back.
+//! 6. A lock uses only a side block that was made for its address. So a lock that was copied, with its state, from one
+//!    that has a side block does not use that block. Its readers use the central counter until it is made anew.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -156,7 +158,7 @@ impl<M: Machine> CstRwState<M> {
     /// without a side block stays short.
     #[inline(never)]
     fn enter_distributed(&self) -> bool {
-        let Some(side) = self.side() else { return false };
+        let Some(side) = self.side() else { return self.enter_base() };
         // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
         // has left, it has finished with the lock (invariant 4).
         !self.base.is_written() && side.enter(|| self.base.is_written_acquire())
@@ -165,7 +167,7 @@ impl<M: Machine> CstRwState<M> {
     /// The release if the side block is in use.
     #[inline(never)]
     fn leave_distributed(&self) {
-        let Some(side) = self.side() else { return };
+        let Some(side) = self.side() else { return self.base.release() };
         // Relaxed: the caller holds the lock, so it sees whether it holds it for writing.
         if side.state().load(Relaxed) == WRITTEN { self.end_writing(side) } else { side.leave() }
     }

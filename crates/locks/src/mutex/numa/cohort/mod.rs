@@ -176,7 +176,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     fn side(&self) -> Option<Side<M>> {
         let side = Side::of(&self.queue.side).unwrap_or_else(|| {
             M::trace(Event::SideBlock);
-            Side::make_owned(&self.queue.side)
+            Side::make_owned(&self.queue.side, |_| ())
         });
         side.is_of(&self.queue.side).then_some(side)
     }
