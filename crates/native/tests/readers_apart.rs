@@ -34,12 +34,13 @@ fn begin(lock: &Lock) {
 }
 
 impl Guarded {
-    fn new() -> Self {
-        let lock = Lock::new();
-        assert_eq!(state_of(&lock).side.0.load(Relaxed), 0);
-        begin(&lock);
-        assert_ne!(state_of(&lock).side.0.load(Relaxed), 0, "no side block");
-        Self { lock, cells: UnsafeCell::new([0; 4]) }
+    /// In a box, because a lock that is moved no longer uses its side block.
+    fn new() -> Box<Self> {
+        let this = Box::new(Self { lock: Lock::new(), cells: UnsafeCell::new([0; 4]) });
+        assert_eq!(state_of(&this.lock).side.0.load(Relaxed), 0);
+        begin(&this.lock);
+        assert_ne!(state_of(&this.lock).side.0.load(Relaxed), 0, "no side block");
+        this
     }
 
     fn write(&self) {

@@ -78,8 +78,8 @@
 //!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the
 //!    lock is to its counter.
 //! 5. Only `destroy` gives a side block back.
-//! 6. A lock uses only a side block that was made for its address. So a lock that was copied, with its state, from one
-//!    that has a side block does not use that block. Its readers use the central counter until it is made anew.
+//! 6. A lock uses only a side block that was made for its address. So a lock that was copied or moved, with its state,
+//!    does not use the block of the lock from which it came. Its readers use the central counter until it is made anew.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -99,8 +99,8 @@
 //! **Cannot:**
 //! - detect the release of a lock that no thread holds, while readers use distributed counters;
 //! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
-//! - give its side block back if the program frees the lock without destroying it. So at most 1,024 locks of a process
-//!   have one. The others stay without.
+//! - give its side block back if the program frees the lock without destroying it, or moves the lock. So at most 1,024
+//!   locks of a process have one. The others stay without.
 
 mod counters;
 mod distributed;
