@@ -81,11 +81,11 @@ pub(crate) fn prepend(library: &Path, existing: Option<&OsStr>) -> OsString {
 }
 
 /// AddressSanitizer's options.
-const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+pub(crate) const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
 
 /// The name and value of a variable with which programs built for AddressSanitizer start. Their runtime refuses to if
-/// another library comes before it. flashlock's may: it defines nothing that this sanitizer intercepts. The user's own
-/// options come later, so they take precedence.
+/// another library comes before it. flashlock's may: of the functions that this sanitizer intercepts, it defines only
+/// those of mutexes and semaphores. The user's own options come later, so they take precedence.
 pub(crate) fn asan_options() -> (&'static str, OsString) {
     let mut value = OsString::from("verify_asan_link_order=0");
     if let Some(own) = std::env::var_os(ASAN_OPTIONS).filter(|own| !own.is_empty()) {

@@ -15,6 +15,7 @@ Environment:
   FLASHLOCK_RCL_CONFIG    delegated locks: a TOML file with servers and locks
   FLASHLOCK_RCL_TRACE     delegated locks: a file for decisions; - is stderr
   LD_PRELOAD              other libraries in it are kept, after flashlock's
+  ASAN_OPTIONS            run, compare: verify_asan_link_order=0 goes before it
   NO_COLOR                no colours, unless --color=always is given
   COLUMNS                 the width of output that does not go to a terminal
   CXX                     compare: the compiler for tbb, absl and nsync
@@ -48,6 +49,7 @@ mod tests {
             stats::ENV,
             preload::ENV_PATH,
             preload::LD_PRELOAD,
+            preload::ASAN_OPTIONS,
             config::ENV_LOCKS,
             config::ENV_FILE,
             governor::ENV_TRACE,

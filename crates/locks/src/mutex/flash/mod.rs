@@ -61,11 +61,12 @@
 //! **After a signal.** A thread that a condition variable's signal has woken, and that finds the lock held, leaves out
 //! the first two stages: it sleeps at once, as the head if there is none. Probably the thread that gave the signal
 //! holds the lock, and this wake-up has preempted it. Then polling is in vain. Offering the CPU lets that thread
-//! continue, but each offer makes the scheduler (EEVDF) give this thread less time later, so that the threads that this
-//! one wakes preempt it in turn. On one CPU of an AMD EPYC (2026-11-28), two Perl threads that wake each other up take
-//! 1.00 times as long as under glibc's mutex, 1.8 times with the first two stages; eight Python threads 1.04 times, and
-//! 2.9 times (`taskset -c 0 flashlock compare --locks flash -- perl tests/apps/shared.pl 2 8000`, and `python3
-//! tests/apps/queues.py 8 20000`).
+//! continue, but each hand-off then takes twice as many context switches. (It seems that after an offer, Linux lets
+//! each thread that this one wakes preempt it.) On one CPU of an AMD EPYC (2026-11-28), two Perl threads that wake each
+//! other up take 1.00 times as long as under glibc's mutex; in the build before, which did not leave these stages out,
+//! 1.8 times. Eight Python threads take 1.04 times as long; 2.9 times in the build before. Commands: `taskset -c 0
+//! flashlock compare --locks flash -- perl tests/apps/shared.pl 2 8000`, and the same with `python3
+//! tests/apps/queues.py 8 20000`.
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
