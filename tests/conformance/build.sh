@@ -13,7 +13,7 @@ c_flags="-std=gnu11 -D_GNU_SOURCE $common"
 
 harness="report.c support.c exclusion.c blocked.c slow_motion.c slow_crowd.c rwlock.c sem.c"
 areas="mutex_kinds.c mutex_timed.c mutex_static.c mutex_lifetime.c mutex_foreign.c
-       cond_basic.c cond_refused.c cond_timed.c cond_cancel.c cond_stress.c cond_busy.c order.c c11.c
+       cond_basic.c cond_refused.c cond_timed.c cond_cancel.c cond_stress.c cond_busy.c cond_holder.c order.c c11.c
        errno_kept.c alone.c owner.c
        fork.c fork_storm.c signals.c signals_frozen.c threads.c threads_starved.c exit.c
        spin_basic.c sem_basic.c sem_waits.c sem_signals.c slow_spin.c slow_sem.c

@@ -35,6 +35,7 @@ static const char *const faults[] = {
     "cond-time-out-swallows-a-signal",
     "cond-waiter-looks-late",
     "cond-two-signals-count-as-one",
+    "signal-waits-for-its-threads-unlock",
     "sem-right",
     "sem-post-wakes-only-the-first",
     "sem-private-only",
@@ -183,8 +184,15 @@ EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *mutex, con
                           : REAL(pthread_cond_timedwait)(c, mutex, until);
 }
 
+/* Signals that wait until this thread unlocks a mutex. */
+static _Thread_local pthread_cond_t *unsent;
+
 EXPORT int pthread_cond_signal(pthread_cond_t *p)
 {
+    if (has("signal-waits-for-its-threads-unlock") && !unsent) {
+        unsent = p;
+        return 0;
+    }
     if (!is_of("cond-")) return REAL(pthread_cond_signal)(p);
     struct cond *c = (struct cond *)p;
     bool locks = !has("cond-two-signals-count-as-one");
@@ -463,7 +471,11 @@ EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct
 
 EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-    return is_of("own-mutex-") ? mutex_release((struct mutex *)mutex) : REAL(pthread_mutex_unlock)(mutex);
+    if (is_of("own-mutex-")) return mutex_release((struct mutex *)mutex);
+    int result = REAL(pthread_mutex_unlock)(mutex);
+    if (unsent) REAL(pthread_cond_signal)(unsent);
+    unsent = NULL;
+    return result;
 }
 
 /* ---- Mutexes and spinlocks: glibc's, and something besides ---- */

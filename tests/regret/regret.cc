@@ -19,6 +19,10 @@
 // end. If the count is not that of the threads, the lock does not exclude, and the exit status is 1.
 //
 // With one thread, too, the process has two: while it has one, glibc's mutex leaves out atomic instructions.
+//
+// In the sections called turns, queue and barrier, threads also wait on condition variables, those of the same rival.
+// longest_wait_us is then that of `lock` alone, not of waiting on a condition variable. A rival that has none defines
+// RIVAL_NO_COND.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -44,6 +48,8 @@ constexpr size_t LINE = 64, APART = 2 * LINE;
 constexpr unsigned TIMED_EVERY = 16, TICK_MS = 4;
 // The section called mix: so many ns, and one in so many takes longer.
 constexpr uint64_t MIX_NS = 300, MIX_LONG_NS = 100000, MIX_LONG_EVERY = 500;
+// Items that the section called queue has room for.
+constexpr uint64_t QUEUE_ROOM = 16;
 
 [[noreturn]] void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void die(int status, const char *format, ...)
@@ -181,6 +187,23 @@ struct Mix {
     }
 };
 
+// Acquires the mutex, with the wait timed as described above. `clock`: what the coarse clock said before.
+inline void lock_timed(Thread *t, uint64_t ops, uint64_t clock, rival_guard *guard)
+{
+    if (ops % TIMED_EVERY == 0) {
+        uint64_t before = ticks();
+        rival_lock(&shared.mutex, guard);
+        uint64_t took = ticks() - before;
+        if (took > t->longest_ticks)
+            t->longest_ticks = took;
+    } else {
+        rival_lock(&shared.mutex, guard);
+        uint64_t late = (shared.clock.load(std::memory_order_relaxed) >> 1) - (clock >> 1);
+        if (__builtin_expect(late > t->longest_coarse_ms, 0))
+            t->longest_coarse_ms = late;
+    }
+}
+
 template <class Section> void *thread_main(void *arg)
 {
     auto *t = static_cast<Thread *>(arg);
@@ -193,18 +216,7 @@ template <class Section> void *thread_main(void *arg)
         uint64_t clock = shared.clock.load(std::memory_order_relaxed);
         if (clock & 1)
             return nullptr;
-        if (ops % TIMED_EVERY == 0) {
-            uint64_t before = ticks();
-            rival_lock(&shared.mutex, &guard);
-            uint64_t took = ticks() - before;
-            if (took > t->longest_ticks)
-                t->longest_ticks = took;
-        } else {
-            rival_lock(&shared.mutex, &guard);
-            uint64_t late = (shared.clock.load(std::memory_order_relaxed) >> 1) - (clock >> 1);
-            if (__builtin_expect(late > t->longest_coarse_ms, 0))
-                t->longest_coarse_ms = late;
-        }
+        lock_timed(t, ops, clock, &guard);
         Section::run();
         rival_unlock(&shared.mutex, &guard);
         t->ops.store(++ops, std::memory_order_relaxed);
@@ -212,7 +224,128 @@ template <class Section> void *thread_main(void *arg)
     }
 }
 
-// "lines=16", "work=3000" (ns), "mix"; what the threads run.
+#ifndef RIVAL_NO_COND
+// ---- Sections in which threads wait for each other. All that they share is guarded by the mutex, and they signal
+// while they hold it, as most programs do.
+
+struct alignas(APART) Cond {
+    rival_cond cond;
+};
+
+struct {
+    uint64_t turn;            // the thread whose turn it is
+    uint64_t items;           // in the queue
+    uint64_t arrived, phase;  // at the barrier
+    bool stop;
+    Cond *conds;              // one for each thread
+} meeting;
+
+// Waits until `done`, or until the end.
+template <class Done> inline void wait_until(rival_cond *cond, rival_guard *guard, Done done)
+{
+    while (!done() && !meeting.stop)
+        rival_cond_wait(cond, &shared.mutex, guard);
+}
+
+// Each `run` returns whether it was an operation; it is none if the end came first.
+
+// Threads take turns. Each has a condition variable of its own, on which the one before it signals.
+struct Turns {
+    static bool run(uint64_t me, rival_guard *guard)
+    {
+        wait_until(&meeting.conds[me].cond, guard, [me] { return meeting.turn == me; });
+        if (meeting.stop)
+            return false;
+        set_count(count() + 1);
+        meeting.turn = (me + 1) % opt.threads;
+        rival_cond_signal(&meeting.conds[meeting.turn].cond);
+        return true;
+    }
+};
+
+// A queue of bounded length: threads with even numbers put, the others take. Two condition variables.
+struct Queue {
+    static bool run(uint64_t me, rival_guard *guard)
+    {
+        bool puts = me % 2 == 0;
+        rival_cond *not_full = &meeting.conds[0].cond, *not_empty = &meeting.conds[1].cond;
+        wait_until(puts ? not_full : not_empty, guard,
+                   [puts] { return puts ? meeting.items < QUEUE_ROOM : meeting.items > 0; });
+        if (meeting.stop)
+            return false;
+        set_count(count() + 1);
+        meeting.items += puts ? 1 : -1;
+        rival_cond_signal(puts ? not_empty : not_full);
+        return true;
+    }
+};
+
+// Each waits until all have come; the last one wakes all others.
+struct Barrier {
+    static bool run(uint64_t, rival_guard *guard)
+    {
+        rival_cond *all_here = &meeting.conds[0].cond;
+        if (meeting.stop)
+            return false;
+        set_count(count() + 1);
+        if (++meeting.arrived == opt.threads) {
+            meeting.arrived = 0;
+            meeting.phase++;
+            rival_cond_broadcast(all_here);
+        } else {
+            wait_until(all_here, guard, [phase = meeting.phase] { return meeting.phase != phase; });
+        }
+        return true;
+    }
+};
+
+template <class Meeting> void *meeting_main(void *arg)
+{
+    auto *t = static_cast<Thread *>(arg);
+    const uint64_t outside = shared.outside;
+    rival_guard guard;
+    uint64_t me = shared.ready.fetch_add(1), ops = 0;
+    pthread_barrier_wait(&shared.start);
+    for (bool goes_on = true; goes_on;) {
+        lock_timed(t, ops, shared.clock.load(std::memory_order_relaxed), &guard);
+        goes_on = Meeting::run(me, &guard);
+        rival_unlock(&shared.mutex, &guard);
+        if (goes_on)
+            t->ops.store(++ops, std::memory_order_relaxed);
+        work(outside);
+    }
+    return nullptr;
+}
+
+template <class Meeting> void *(*meet())(void *)
+{
+    if (opt.threads < 2)
+        die(2, "--section %s: at least 2 threads", opt.section.c_str());
+    meeting.conds = static_cast<Cond *>(std::aligned_alloc(APART, opt.threads * sizeof(Cond)));
+    if (!meeting.conds)
+        die(1, "out of memory");
+    for (unsigned i = 0; i < opt.threads; i++)
+        rival_cond_init(&meeting.conds[i].cond);
+    return meeting_main<Meeting>;
+}
+
+// Whoever waits on a condition variable learns that it is the end.
+void end_meeting()
+{
+    if (!meeting.conds)
+        return;
+    rival_guard guard;
+    rival_lock(&shared.mutex, &guard);
+    meeting.stop = true;
+    for (unsigned i = 0; i < opt.threads; i++)
+        rival_cond_broadcast(&meeting.conds[i].cond);
+    rival_unlock(&shared.mutex, &guard);
+}
+#else
+void end_meeting() {}
+#endif
+
+// "lines=16", "work=3000" (ns), "mix", "turns", "queue", "barrier"; what the threads run.
 void *(*choose_section())(void *)
 {
     const char *text = opt.section.c_str();
@@ -232,7 +365,16 @@ void *(*choose_section())(void *)
         shared.inside_long = iterations(MIX_LONG_NS);
         return thread_main<Mix>;
     }
-    die(2, "--section: lines=N, work=NS or mix, not `%s`", text);
+#ifndef RIVAL_NO_COND
+    if (!std::strcmp(text, "turns"))
+        return meet<Turns>();
+    if (!std::strcmp(text, "queue"))
+        return meet<Queue>();
+    if (!std::strcmp(text, "barrier"))
+        return meet<Barrier>();
+#endif
+    die(2, "--section: lines=N, work=NS or mix; if the lock has condition variables, turns, queue or barrier; not `%s`",
+        text);
 }
 
 // A process that computes beside this one, until this one ends.
@@ -362,6 +504,7 @@ void measure(pid_t hog)
     keep_clock(epoch, before.ns - epoch + opt.ms * 1000000);
     Snapshot after = snapshot(threads, hog);
     shared.clock.store(shared.clock.load() | 1, std::memory_order_relaxed);
+    end_meeting();
     join(threads, epoch);
 
     uint64_t all = 0, ops = 0, least = UINT64_MAX, most = 0, longest_ticks = 0, coarse_ms = 0;
@@ -395,8 +538,8 @@ void measure(pid_t hog)
 void usage()
 {
     std::fputs("usage: regret --calibrate\n"
-               "       regret --section lines=N|work=NS|mix --outside NS --threads N --ms MS [--warm MS]\n"
-               "              --per-us ITERATIONS [--hog]\n"
+               "       regret --section lines=N|work=NS|mix|turns|queue|barrier --outside NS --threads N --ms MS\n"
+               "              [--warm MS] --per-us ITERATIONS [--hog]\n"
                "  --per-us  iterations of the work loop in a µs, as --calibrate prints it\n"
                "  --hog     a process that computes runs beside\n",
                stderr);

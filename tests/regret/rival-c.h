@@ -9,3 +9,4 @@ extern "C" void peer_lock(pthread_mutex_t *), peer_unlock(pthread_mutex_t *);
 static inline void rival_init(rival_mutex *m) { std::memset(m, 0, sizeof *m); }
 static inline void rival_lock(rival_mutex *m, rival_guard *) { peer_lock(m); }
 static inline void rival_unlock(rival_mutex *m, rival_guard *) { peer_unlock(m); }
+#define RIVAL_NO_COND

@@ -40,7 +40,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 23] = [
+const FAULTS: [Fault; 24] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -48,6 +48,12 @@ const FAULTS: [Fault; 23] = [
     ]),
     Fault::new("cond-two-signals-count-as-one", COND, Wrong, &[
         "slow_motion.cond_signals_and_another_stopped_anywhere",
+    ]),
+    Fault::new("signal-waits-for-its-threads-unlock", GLIBC, Hangs, &[
+        "cond_holder.a_default_mutexs_holder_signals_and_destroys",
+        "cond_holder.a_default_mutexs_holder_signals_and_another_destroys",
+        "cond_holder.a_default_mutexs_holder_signals_and_another_unlocks",
+        "cond_holder.a_default_mutexs_holder_signals_and_waits",
     ]),
     Fault::new("sem-post-wakes-only-the-first", SEM, Wrong, &["slow_motion.sem_wait_stopped_anywhere_before_48"]),
     Fault::new("sem-private-only", SEM, Hangs, &["sem.shared_between_processes"]),

@@ -24,7 +24,7 @@ pub trait Checker: Sized + 'static {
     /// Its `AtomicU32`.
     type Atomic: Word;
     /// Identifies a thread of the model.
-    type Id: Copy + Eq + 'static;
+    type Id: Copy + Eq + Send + 'static;
     /// A handle with which to unblock a thread.
     type Thread: Clone + 'static;
     /// The data that a critical section accesses: a second thread in it must be a failure.

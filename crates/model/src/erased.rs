@@ -37,6 +37,7 @@ pub fn erased<C: Checker, L: RawLock<Model<C>, Queue: Tag + Send + Sync>>() -> M
 trait Functions<C: Checker>: Tag + Send + Sync {
     unsafe fn try_acquire(&self, word: &Word<C>) -> bool;
     unsafe fn acquire(&self, word: &Word<C>, until: Option<&Deadline>) -> Result<(), TimedOut>;
+    unsafe fn acquire_woken(&self, word: &Word<C>);
     unsafe fn release(&self, word: &Word<C>);
     unsafe fn is_locked(&self, word: &Word<C>) -> bool;
     unsafe fn take_over(&self, word: &Word<C>, chain: Chain);
@@ -105,6 +106,7 @@ macro_rules! pass_on {
 pass_on! {
     try_acquire() -> bool;
     acquire(until: Option<&Deadline>) -> Result<(), TimedOut>;
+    acquire_woken() -> ();
     release() -> ();
     is_locked() -> bool;
     take_over(chain: Chain) -> ();

@@ -4,12 +4,14 @@
 //! data that it protects; a condition variable with the four ways in which a wait can end.
 
 use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use flashlock_locks::cond::{CondQueue, Morph, Outcome};
+use flashlock_locks::cond::{CondQueue, Defer, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Deadline, Handle, Word as _};
-use flashlock_locks::parts::adoption::{Chain, pass_baton};
+use flashlock_locks::machine::{Deadline, Handle, Memory as _, Word as _};
+use flashlock_locks::parts::adoption::{Chain, pass_baton, signal_all};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::zeroed::Zeroed;
 use flashlock_locks::rw::{RawRwLock, Reader, Writer};
@@ -30,6 +32,8 @@ pub struct Mutex<C: Checker, L: RawLock<Model<C>>> {
     pub word: Word<C>,
     /// The rest of its state.
     pub queue: L::Queue,
+    /// What its release has to do besides.
+    pub release: Release<C>,
     data: C::Data,
 }
 
@@ -41,7 +45,7 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 
     /// A free lock with the queue that this makes.
     pub(crate) fn with(queue: impl FnOnce() -> L::Queue) -> Self {
-        let mutex = Self { word: Word::new(0), queue: queue(), data: C::Data::new() };
+        let mutex = Self { word: Word::new(0), queue: queue(), release: Release::new(), data: C::Data::new() };
         mutex.word.tag(Field::LockWord);
         mutex.queue.tag();
         mutex
@@ -51,24 +55,29 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
     pub fn lock(&self) {
         // SAFETY: see `Mutex`.
         unsafe { L::lock(&self.word, &self.queue) };
+        self.release.name_holder();
     }
 
     /// Acquires it, unless the deadline passes first. Returns whether it did.
     pub fn lock_until(&self, until: Deadline) -> bool {
         // SAFETY: see `Mutex`.
-        unsafe { L::lock_until(&self.word, &self.queue, until).is_ok() }
+        self.release.name_holder_if(unsafe { L::lock_until(&self.word, &self.queue, until).is_ok() })
     }
 
     /// Acquires it if it is free.
     pub fn try_lock(&self) -> bool {
         // SAFETY: see `Mutex`.
-        unsafe { L::try_lock(&self.word, &self.queue) }
+        self.release.name_holder_if(unsafe { L::try_lock(&self.word, &self.queue) })
     }
 
-    /// Releases it.
+    /// Releases it, then wakes the waiter that a signal has left to this release.
     pub fn unlock(&self) {
+        let waiter = self.release.take();
         // SAFETY: see `Mutex`.
         unsafe { L::unlock(&self.word, &self.queue) };
+        if let Some(waiter) = waiter {
+            signal_all::<Model<C>>(waiter);
+        }
     }
 
     /// Takes over the waiters of a broadcast.
@@ -81,12 +90,14 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
     pub fn lock_woken(&self) {
         // SAFETY: see `Mutex`.
         unsafe { L::lock_woken(&self.word, &self.queue) };
+        self.release.name_holder();
     }
 
     /// Waits until the lock, which has adopted the node, is acquired.
     pub fn lock_adopted(&self, node: Handle) {
         // SAFETY: see `Mutex`.
         unsafe { L::lock_adopted(&self.word, &self.queue, node) };
+        self.release.name_holder();
     }
 
     /// Whether a thread holds it.
@@ -128,13 +139,103 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
         // SAFETY: see `Mutex`.
         unsafe { L::destroy(&self.word, &self.queue) };
         self.word.tag(Field::Freed);
+        self.release.waiter.tag(Field::Freed);
         self.queue.free();
         World::<C>::current(|world| world.arena.bar(&beside));
     }
 
-    /// Identifies the mutex to a condition variable.
+    /// Identifies the mutex to a condition variable: the address of its [`Release`].
     pub fn address(&self) -> u64 {
-        std::ptr::from_ref(self) as u64
+        std::ptr::from_ref(&self.release) as u64
+    }
+}
+
+/// Which thread holds a mutex, and the waiter of a condition variable that its release wakes: what `posix` keeps in a
+/// `pthread_mutex_t` beside the lock.
+pub struct Release<C: Checker> {
+    held: std::sync::Mutex<Held<C>>,
+    waiter: Word<C>,
+}
+
+/// What only the holder writes.
+struct Held<C: Checker> {
+    by: Option<C::Id>,
+    /// The epoch in which a waiter was left to the release.
+    deferred_in: Option<u32>,
+}
+
+impl<C: Checker> Release<C> {
+    fn new() -> Self {
+        Self { held: std::sync::Mutex::new(Held { by: None, deferred_in: None }), waiter: Word::new(0) }
+    }
+
+    fn held<R>(&self, act: impl FnOnce(&mut Held<C>) -> R) -> R {
+        act(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn name_holder(&self) {
+        self.held(|held| held.by = Some(C::id()));
+    }
+
+    fn name_holder_if(&self, acquired: bool) -> bool {
+        if acquired {
+            self.name_holder();
+        }
+        acquired
+    }
+
+    /// The word in the mutex of this address that holds the waiter, for seeded bugs.
+    pub fn waiter(mutex: u64) -> &'static Word<C> {
+        &ToRelease::of(mutex).waiter
+    }
+
+    /// Takes the waiter, before the release.
+    fn take(&self) -> Option<Handle> {
+        let deferred_in = self.held(|held| {
+            held.by = None;
+            held.deferred_in.take()
+        })?;
+        let waiter = self.waiter.swap(0, Relaxed);
+        // SAFETY: a model may do anything with it: see `arena::handle_in`.
+        if deferred_in == Model::<C>::epoch() { unsafe { Handle::new(waiter) } } else { None }
+    }
+}
+
+/// Leaves wake-ups to the release of mutexes.
+pub struct ToRelease<C>(PhantomData<C>);
+
+impl<C: Checker> ToRelease<C> {
+    /// The only one.
+    pub const NEW: Self = Self(PhantomData);
+
+    fn of(mutex: u64) -> &'static Release<C> {
+        // SAFETY: a waiter that has yet to acquire the mutex names it; models drop their mutexes at their end.
+        unsafe { &*(mutex as *const Release<C>) }
+    }
+}
+
+// SAFETY: `Mutex::unlock` does so.
+unsafe impl<C: Checker> Defer for ToRelease<C> {
+    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
+        if mutex == 0 {
+            return false;
+        }
+        let release = Self::of(mutex);
+        let defers = release.held(|held| {
+            let defers = held.by == Some(C::id()) && held.deferred_in.is_none();
+            if defers {
+                held.deferred_in = Some(Model::<C>::epoch());
+            }
+            defers
+        });
+        if defers {
+            release.waiter.store(waiter.word(), Relaxed);
+        }
+        defers
+    }
+
+    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
+        Self::of(mutex).waiter.compare_exchange(waiter.word(), 0, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -270,7 +371,7 @@ impl<C: Checker> Cond<C> {
 
     /// Destroys it and frees its memory. If a thread waits, returns false.
     pub fn destroy(&self) -> bool {
-        let destroyed = self.queue.destroy().is_ok();
+        let destroyed = self.queue.destroy(&ToRelease::<C>::NEW).is_ok();
         if destroyed {
             self.free();
         }
@@ -282,12 +383,13 @@ impl<C: Checker> Cond<C> {
         self.queue.free();
     }
 
-    /// Wakes one waiter.
+    /// Wakes one waiter; if the calling thread holds its mutex, when it releases that.
     pub fn signal(&self) {
-        self.queue.signal();
+        self.queue.signal(&ToRelease::<C>::NEW);
     }
 
-    /// Wakes all waiters: if `moves`, by moving them to the lock's queue; otherwise one after the other.
+    /// Wakes all waiters: if `moves`, by moving them to the lock's queue; otherwise one after the other, or, if the
+    /// calling thread holds the mutex, when it releases that.
     pub fn broadcast<L>(&self, mutex: &Mutex<C, L>, moves: bool)
     where
         L: RawLock<Model<C>, Queue: Tag>,
@@ -331,6 +433,10 @@ struct ToQueue<'a, C: Checker, L: RawLock<Model<C>>> {
 
 // SAFETY: the chain goes to the lock, or is let go.
 unsafe impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, C, L> {
+    fn few(&self) -> u32 {
+        if self.moves { 1 } else { u32::MAX }
+    }
+
     fn adopt(&self, mutex: u64, chain: Chain) {
         assert_eq!(mutex, self.mutex.address());
         if self.moves {
@@ -338,6 +444,17 @@ unsafe impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Morph for ToQueue<'_, 
         } else {
             chain.hand_over_hand::<Model<C>>();
         }
+    }
+}
+
+// SAFETY: as for `ToRelease`.
+unsafe impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Defer for ToQueue<'_, C, L> {
+    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
+        ToRelease::<C>::NEW.defer(mutex, waiter)
+    }
+
+    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
+        ToRelease::<C>::NEW.recall(mutex, waiter)
     }
 }
 

@@ -237,16 +237,16 @@ impl<C: Checker> Tag for CstRwState<Model<C>> {
     }
 }
 
-/// The words of a condition variable: lock, head, tail, refs, epoch.
-pub fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 5] {
-    const { assert!(size_of::<CondQueue<Model<C>>>() == 5 * size_of::<Word<C>>()) };
-    // SAFETY: `CondQueue` is `repr(C)` and consists of exactly these five words.
+/// The words of a condition variable: lock, head, tail, refs, epoch, deferred.
+pub fn cond_words<C: Checker>(queue: &CondQueue<Model<C>>) -> &[Word<C>; 6] {
+    const { assert!(size_of::<CondQueue<Model<C>>>() == 6 * size_of::<Word<C>>()) };
+    // SAFETY: `CondQueue` is `repr(C)` and consists of exactly these six words.
     unsafe { &*std::ptr::from_ref(queue).cast() }
 }
 
 impl<C: Checker> Tag for CondQueue<Model<C>> {
     fn tag(&self) {
-        let [lock, head, _, refs, epoch] = cond_words(self);
+        let [lock, head, _, refs, epoch, _] = cond_words(self);
         lock.tag(Field::CondLock);
         head.tag(Field::CondHead);
         refs.tag(Field::CondRefs);

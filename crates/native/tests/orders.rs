@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use flashlock_locks::cond::{CondQueue, Outcome};
+use flashlock_locks::cond::{AtOnce, CondQueue, Outcome};
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::order::Order;
 use flashlock_locks::machine::{Handle, Memory as _, Tunables, Waiting as _, Word};
@@ -67,7 +67,7 @@ fn few_circulate_and_nobody_is_forgotten() {
 
     let cond = CondQueue::<M>::new();
     let signal = |who: &HashMap<u32, usize>| {
-        cond.signal();
+        cond.signal(&AtOnce);
         let notified = |word: &&u32| handle_in(**word).is_some_and(|handle| state_of(handle) == state::SIGNALED);
         let called = who.keys().find(notified).and_then(|word| handle_in(*word)).expect("a signal tells one");
         assert_eq!(cond.wait(called, None), Outcome::Signaled(None));

@@ -13,14 +13,15 @@
 //! has received is passed to another waiter.
 
 use core::ffi::{c_int, c_void};
+use core::marker::PhantomData;
 
-use flashlock_locks::cond::{CondQueue, Morph, Outcome};
+use flashlock_locks::cond::{CondQueue, Defer, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
-use flashlock_locks::parts::adoption::{Chain, pass_baton};
+use flashlock_locks::parts::adoption::{self, Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::sem::Slept;
-use flashlock_native::{Word32, clock};
+use flashlock_native::{Word32, clock, holder};
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
 use crate::cancel::{self, pthread_testcancel};
@@ -41,16 +42,48 @@ struct Waiting<'a, M: Machine<Word = Word32>> {
 }
 
 /// Moves waiters to the queues of mutexes on `L`.
-struct ToQueue<L, M>(core::marker::PhantomData<(L, M)>);
+struct ToQueue<L, M>(PhantomData<(L, M)>);
 
 // SAFETY: the chain goes to the lock.
 unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
+    fn few(&self) -> u32 {
+        L::FEW
+    }
+
     fn adopt(&self, mutex: u64, chain: Chain) {
         // SAFETY: the waiters in the chain will acquire this mutex, so it exists.
         unsafe {
             let mutex = Mutex::at(mutex as *mut pthread_mutex_t);
             L::adopt(&mutex.word, mutex.queue::<L::Queue>(), chain);
         }
+    }
+}
+
+/// Leaves wake-ups to the release of plain mutexes.
+struct ToRelease<M>(PhantomData<M>);
+
+// SAFETY: `mutex::unlock` signals the waiters that `Mutex::take_deferred` returns. So does `wait_shared`, before glibc
+// releases the mutex.
+unsafe impl<M: Machine<Word = Word32>> Defer for ToRelease<M> {
+    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
+        // SAFETY: the waiter will acquire this mutex, so it exists.
+        mutex != 0 && unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }.defer(waiter, holder::id(), M::epoch())
+    }
+
+    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
+        // SAFETY: the same.
+        unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }.recall(waiter)
+    }
+}
+
+// SAFETY: as for `ToRelease`.
+unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Defer for ToQueue<L, M> {
+    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
+        ToRelease::<M>(PhantomData).defer(mutex, waiter)
+    }
+
+    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
+        ToRelease::<M>(PhantomData).recall(mutex, waiter)
     }
 }
 
@@ -200,6 +233,11 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
         if L::GLIBC_WORD || matches!(kind, Kind::Glibc(_)) {
             let mut shared = SharedWait { cond, mutex, until };
             let arg = (&raw mut shared).cast::<c_void>();
+            if matches!(kind, Kind::Plain)
+                && let Some(waiter) = object.take_deferred(M::epoch())
+            {
+                adoption::signal_all::<M>(waiter);
+            }
             object.begin_wait();
             let result = cancel::call(SharedWait::wait, SharedWait::cleanup, arg);
             object.end_wait();
@@ -328,7 +366,7 @@ pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pth
             M::trace(Event::GlibcShared);
             return glibc::pthread_cond_signal(cond);
         }
-        object.queue.signal();
+        object.queue.signal(&ToRelease::<M>(PhantomData));
     }
     0
 }
@@ -347,7 +385,7 @@ pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word3
             M::trace(Event::GlibcShared);
             return glibc::pthread_cond_broadcast(cond);
         }
-        object.queue.broadcast(&ToQueue::<L, M>(core::marker::PhantomData));
+        object.queue.broadcast(&ToQueue::<L, M>(PhantomData));
     }
     0
 }
@@ -364,6 +402,6 @@ pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(cond: *mut pt
             M::trace(Event::GlibcShared);
             return glibc::pthread_cond_destroy(cond);
         }
-        if object.queue.destroy().is_err() { EBUSY } else { 0 }
+        if object.queue.destroy(&ToRelease::<M>(PhantomData)).is_err() { EBUSY } else { 0 }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each mutex function decodes `__kind` here, to see which semantics apply and whether glibc must serve the mutex. The
 //! word is glibc's: the type in the low bits, then flags. The flags 0x100 and 0x200 (elision forced or forbidden;
-//! `settype(NORMAL)` sets the latter) make no difference to us.
+//! `settype(NORMAL)` sets the latter) make no difference to us. The bits above them are free: glibc ignores them. While
+//! a plain mutex is held, [`DEFERRED`] may be among them.
 
 use core::hint::cold_path;
 
@@ -15,6 +16,11 @@ const PROTECT: u32 = 0x40;
 const SHARED: u32 = 0x80;
 /// All bits that make a difference.
 const MASK: u32 = TYPE | ROBUST | INHERIT | PROTECT | SHARED;
+/// Ours, on a plain mutex: the release of the mutex is to wake a waiter of a condition variable. Only the holder sets
+/// and clears it. The bits above it tell [for which epoch](deferred_in).
+pub const DEFERRED: u32 = 0x400;
+const EPOCH_AT: u32 = 11;
+const EPOCHS: u32 = 1 << 20;
 /// The `__kind` that glibc's destroy leaves behind.
 pub const DESTROYED: u32 = u32::MAX;
 
@@ -38,6 +44,30 @@ pub fn is_plain(kind: u32) -> bool {
         cold_path();
         kind & MASK == 3
     }
+}
+
+/// Whether a `__kind` is [`Kind::Plain`] and without [`DEFERRED`], so that a release has nothing else to do.
+#[inline(always)]
+pub fn is_plain_to_release(kind: u32) -> bool {
+    kind & (MASK | DEFERRED) == 0 || {
+        cold_path();
+        kind & (MASK | DEFERRED) == 3
+    }
+}
+
+/// The `__kind` with [`DEFERRED`], in the process of this epoch.
+pub fn with_deferred(kind: u32, epoch: u32) -> u32 {
+    without_deferred(kind) | DEFERRED | ((epoch % EPOCHS) << EPOCH_AT)
+}
+
+/// The `__kind` without it.
+pub fn without_deferred(kind: u32) -> u32 {
+    kind & (DEFERRED - 1)
+}
+
+/// Whether a `__kind` has [`DEFERRED`] and was set in the process of this epoch, not in one that it was forked from.
+pub fn deferred_in(kind: u32, epoch: u32) -> bool {
+    kind & !(DEFERRED - 1) == with_deferred(0, epoch)
 }
 
 /// The meaning of a `__kind`.
@@ -70,5 +100,19 @@ mod tests {
         assert_eq!(decode(0x40), Kind::Glibc(Event::GlibcPp));
         assert_eq!(decode(0x80), Kind::Glibc(Event::GlibcShared));
         assert_eq!(decode(DESTROYED), Kind::Glibc(Event::GlibcUnknown));
+    }
+
+    #[test]
+    fn a_deferred_wake_up_is_for_the_release_in_its_own_process() {
+        for plain in [0, 3, 0x200, 0x203, 0x100] {
+            let marked = with_deferred(plain, 5);
+            assert!(is_plain_to_release(plain) && is_plain(marked) && !is_plain_to_release(marked));
+            assert!(decode(marked) == Kind::Plain && without_deferred(marked) == plain);
+            assert!(
+                deferred_in(marked, 5) && !deferred_in(marked, 6) && !deferred_in(plain, 5) && !deferred_in(plain, 0)
+            );
+            assert!(deferred_in(with_deferred(marked, 6), 6) && with_deferred(plain, u32::MAX) < 1 << 31);
+        }
+        assert!([1, 2, 0x90, 0x21, 0x40, 0x80, DESTROYED].iter().all(|kind| !is_plain_to_release(*kind)));
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! pthread_mutex_t (40 bytes)                          pthread_cond_t (48 bytes)
-//!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 20 bytes
-//!  4  recursion count, as glibc's __count             20  –
+//!  0  our word (glibc: __lock, same protocol)          0  CondQueue, 24 bytes
+//!  4  recursion count, as glibc's __count; if plain:  24  –
+//!     the waiter that its release wakes
 //!  8  owner's thread id, as glibc's __owner           28  __wrefs from glibc 2.41 on \  bit 0: process-shared
 //! 12  glibc's __nusers; upper half: our waiters       36  __wrefs up to glibc 2.40   /  bit 1: CLOCK_MONOTONIC
 //! 16  __kind, glibc's                                 40  –
@@ -33,10 +34,11 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::cond::CondQueue;
-use flashlock_locks::machine::Machine;
+use flashlock_locks::machine::{Handle, Machine};
 use flashlock_native::Word32;
 
 use crate::glibc;
+use crate::kind::{deferred_in, is_plain_to_release, with_deferred, without_deferred};
 
 /// A condition variable's waiter, counted in [`Mutex::users`].
 const WAITER: u32 = 1 << 16;
@@ -46,9 +48,12 @@ const WAITER: u32 = 1 << 16;
 pub struct Mutex {
     /// The lock's word.
     pub word: Word32,
-    /// How often a recursive mutex is held.
+    /// How often a recursive mutex is held. A plain mutex has no such count. While its kind is
+    /// [`DEFERRED`](crate::kind::DEFERRED), this names the waiter of a condition variable whose wake-up was left to the
+    /// release ([`Defer`](flashlock_locks::cond::Defer)), or is 0.
     pub count: AtomicU32,
-    /// The holder's thread id. For a plain mutex it is only for debuggers, and 0 if the id is not at hand.
+    /// The holder's thread id. For a plain mutex it is 0 if the id is not at hand. There it is for debuggers, and tells
+    /// a thread that signals whether it holds the mutex.
     pub owner: AtomicU32,
     /// glibc's `__nusers`, by which glibc's destroy sees that the mutex is in use. Our lock and unlock do not change
     /// it. glibc's code may count an acquisition that we release, or the reverse. The upper half counts the threads
@@ -93,6 +98,41 @@ impl Mutex {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
+    /// Leaves the wake-up of a waiter to the release of this mutex, if it is a plain one that the calling thread holds,
+    /// and that has no such waiter yet. `me`: the thread's id, or 0; `epoch`: that of this process.
+    pub fn defer(&self, waiter: Handle, me: u32, epoch: u32) -> bool {
+        let kind = self.kind.load(Relaxed);
+        // Not if glibc's code counts a holder: it would release the mutex without waking the waiter.
+        let is_held_by_me =
+            me != 0 && self.owner.load(Relaxed) == me && self.users.load(Relaxed).is_multiple_of(WAITER);
+        let defers = is_held_by_me && is_plain_to_release(kind);
+        if defers {
+            // Relaxed: the holder's own, as is the kind; see `recall`.
+            self.count.store(waiter.word(), Relaxed);
+            self.kind.store(with_deferred(kind, epoch), Relaxed);
+        }
+        defers
+    }
+
+    /// Takes the waiter that was left to the release, before the release.
+    pub fn take_deferred(&self, epoch: u32) -> Option<Handle> {
+        let kind = self.kind.load(Relaxed);
+        self.kind.store(without_deferred(kind), Relaxed);
+        // Relaxed: all that matters is that either this or `recall` takes it.
+        let waiter = self.count.swap(0, Relaxed);
+        if !deferred_in(kind, epoch) {
+            return None; // It waits in the parent of this process.
+        }
+        // SAFETY: it names the node that was left here, which is CLAIMED since (invariants 1 and 6 of `cond::fifo`).
+        unsafe { Handle::new(waiter) }
+    }
+
+    /// Takes back a waiter that was left to the release. Returns whether it was still there.
+    pub fn recall(&self, waiter: Handle) -> bool {
+        // Relaxed: see `take_deferred`.
+        self.count.compare_exchange(waiter.word(), 0, Relaxed, Relaxed).is_ok()
+    }
+
     /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in
     /// 20 bytes with glibc's `__spins`, which is unused if no glibc code may touch the mutex.
     ///
@@ -112,7 +152,7 @@ impl Mutex {
 pub struct Cond<M: Machine<Word = Word32>> {
     /// The waiters.
     pub queue: CondQueue<M>,
-    rest: [AtomicU32; 7],
+    rest: [AtomicU32; 6],
 }
 
 const _: () = assert!(size_of::<Cond<flashlock_native::Native>>() == size_of::<libc::pthread_cond_t>());

@@ -17,6 +17,7 @@ use core::hint::cold_path;
 use core::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::machine::{Clock, Deadline, Machine};
+use flashlock_locks::parts::adoption::signal_all;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::{Word32, holder, thread};
 use libc::{
@@ -24,7 +25,7 @@ use libc::{
 };
 
 use crate::glibc;
-use crate::kind::{DESTROYED, Kind, decode, is_plain};
+use crate::kind::{DESTROYED, Kind, decode, is_plain, is_plain_to_release};
 use crate::layout::Mutex;
 
 /// How an acquisition may wait.
@@ -298,7 +299,7 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
     // SAFETY: callers guarantee it. The mutex may be freed once the lock is released; nothing is accessed
     // afterwards.
     let mutex = unsafe { Mutex::at(address) };
-    if !is_plain(mutex.kind.load(Relaxed)) {
+    if !is_plain_to_release(mutex.kind.load(Relaxed)) {
         cold_path();
         // SAFETY: callers guarantee it.
         return unsafe { unlock_other::<L, M>(address) };
@@ -313,10 +314,18 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
 unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
     // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
-    if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
-        M::trace(why);
-        // SAFETY: callers guarantee it.
-        return unsafe { glibc::pthread_mutex_unlock(address) };
+    match decode(mutex.kind.load(Relaxed)) {
+        Kind::Plain => {
+            // SAFETY: callers guarantee it.
+            unsafe { unlock_and_wake::<L, M>(mutex) };
+            return 0;
+        }
+        Kind::Glibc(why) => {
+            M::trace(why);
+            // SAFETY: callers guarantee it.
+            return unsafe { glibc::pthread_mutex_unlock(address) };
+        }
+        _ => {}
     }
     if !is_mine(mutex) {
         return EPERM;
@@ -330,6 +339,20 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
         unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     }
     0
+}
+
+/// Releases a plain mutex, then wakes the waiter that a signal has left to this release.
+///
+/// # Safety
+/// The caller is the mutex's holder, or acts for it.
+unsafe fn unlock_and_wake<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex) {
+    let waiter = mutex.take_deferred(M::epoch());
+    mutex.owner.store(0, Relaxed);
+    // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
+    unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
+    if let Some(waiter) = waiter {
+        signal_all::<M>(waiter);
+    }
 }
 
 /// `pthread_mutex_destroy`

@@ -10,3 +10,15 @@ extern "C" void rival_pl12_lock(rival_mutex *, rival_guard *), rival_pl12_unlock
 static inline void rival_init(rival_mutex *m) { rival_pl12_init(m); }
 static inline void rival_lock(rival_mutex *m, rival_guard *guard) { rival_pl12_lock(m, guard); }
 static inline void rival_unlock(rival_mutex *m, rival_guard *guard) { rival_pl12_unlock(m, guard); }
+struct rival_cond {
+    alignas(64) unsigned char bytes[64];
+};
+extern "C" void rival_pl12_cond_init(rival_cond *), rival_pl12_cond_wait(rival_cond *, rival_mutex *, rival_guard *);
+extern "C" void rival_pl12_cond_signal(rival_cond *), rival_pl12_cond_broadcast(rival_cond *);
+static inline void rival_cond_init(rival_cond *c) { rival_pl12_cond_init(c); }
+static inline void rival_cond_wait(rival_cond *c, rival_mutex *m, rival_guard *guard)
+{
+    rival_pl12_cond_wait(c, m, guard);
+}
+static inline void rival_cond_signal(rival_cond *c) { rival_pl12_cond_signal(c); }
+static inline void rival_cond_broadcast(rival_cond *c) { rival_pl12_cond_broadcast(c); }

@@ -11,3 +11,4 @@ struct rival_guard {};
 static inline void rival_init(rival_mutex *) {}
 static RIVAL_CALL void rival_lock(rival_mutex *m, rival_guard *) { m->lock(); }
 static RIVAL_CALL void rival_unlock(rival_mutex *m, rival_guard *) { m->unlock(); }
+#define RIVAL_NO_COND

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`functions`] | the rivals in Rust, as three functions each |
 //! | [`mutex`] | a mutex of any rival |
-//! | `headers/rival-NAME.h` | each rival for C++: type and three functions |
+//! | `headers/rival-NAME.h` | each rival for C++: type and three functions, and its condition variables |
 //! | `shim.cc` | the same three functions of a C++ rival, for a library that is loaded at run time |
 //!
 //! To add a rival, add its header and a row here.
@@ -59,6 +59,11 @@ impl Rival {
             Code::Rust(_) => None,
             Code::Cpp(cpp) => Some(cpp),
         }
+    }
+
+    /// Whether it has condition variables of its own. A header says if it has none.
+    pub fn has_condition_variables(&self) -> bool {
+        self.cpp().is_none_or(|cpp| !cpp.header.contains("RIVAL_NO_COND"))
     }
 
     /// The rival with this name.
@@ -130,6 +135,10 @@ mod tests {
             }
             assert!(rival.cpp().is_none_or(|cpp| cpp.header == text && text.contains(cpp.include)), "{file}");
             assert_eq!(Rival::named(rival.name).map(|found| found.title), Some(rival.title));
+            let of_cond =
+                ["rival_cond", "rival_cond_init", "rival_cond_wait", "rival_cond_signal", "rival_cond_broadcast"];
+            let has = of_cond.map(|name| text.contains(name));
+            assert_eq!(has, [rival.has_condition_variables(); 5], "{file}");
         }
     }
 

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::cond::{CondQueue, Morph, Outcome};
-use flashlock_locks::machine::{Machine, Patience, Unparked, Word};
+use flashlock_locks::cond::{AtOnce, CondQueue, Defer, Morph, Outcome};
+use flashlock_locks::machine::{Handle, Machine, Patience, Unparked, Word};
 use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::sem::{Entry, SemQueue, Semaphore, Slept};
 
@@ -56,8 +56,23 @@ struct NotMoved;
 
 // SAFETY: it does nothing with a chain.
 unsafe impl Morph for NotMoved {
+    fn few(&self) -> u32 {
+        0
+    }
+
     fn adopt(&self, _mutex: u64, _chain: Chain) {
         unreachable!("no waiter names a mutex")
+    }
+}
+
+// SAFETY: it never returns true.
+unsafe impl Defer for NotMoved {
+    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
+        AtOnce.defer(mutex, waiter)
+    }
+
+    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
+        AtOnce.recall(mutex, waiter)
     }
 }
 
@@ -77,7 +92,7 @@ impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
     }
 
     fn signal(&self) {
-        self.queue.signal();
+        self.queue.signal(&AtOnce);
     }
 
     fn broadcast(&self) {

@@ -31,6 +31,8 @@ pub(crate) struct Contestant {
     pub(crate) under: Under,
     /// Whether it is one of ours, or stands for one: it is judged.
     pub(crate) ours: bool,
+    /// Whether it has condition variables.
+    pub(crate) conditions: bool,
     /// Which version of it.
     pub(crate) version: String,
     /// A checksum of what runs: runs of another build are other runs.
@@ -123,7 +125,8 @@ pub(crate) fn prepare(options: &Compared) -> Result<Vec<Contestant>> {
         let sum = checksum(checksum(START, &read(&file)?), peer.flags.as_bytes());
         let program = build("c", &format!("c-{}-{sum:016x}", peer.name), &environment)?;
         let program = program.context("a C file needs nothing")?;
-        all.push(Contestant::new(peer.name.clone(), program, Under::Glibc, true)?);
+        let peer = Contestant::new(peer.name.clone(), program, Under::Glibc, true)?;
+        all.push(Contestant { conditions: false, ..peer });
     }
     // A library that the dynamic linker ignores would be compared as glibc.
     for contestant in &all {
@@ -158,7 +161,8 @@ impl Contestant {
             sum = checksum(checksum(sum, &read(preload)?), name.as_bytes());
         }
         let version = if ours { String::new() } else { version(&name) };
-        Ok(Self { name, program, under, ours, version, build: format!("{sum:016x}") })
+        let conditions = Rival::named(&name).is_none_or(Rival::has_condition_variables);
+        Ok(Self { name, program, under, ours, conditions, version, build: format!("{sum:016x}") })
     }
 }
 

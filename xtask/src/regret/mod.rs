@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, bail};
 use clap::{Args, ValueEnum};
 use flashlock_report::provenance::Provenance;
-use flashlock_report::regret::cells::{self, Cell};
+use flashlock_report::regret::cells::{self, Cell, Grid};
 use flashlock_report::regret::page::{Page, Part, SCHEMA, VERSION};
 use flashlock_report::regret::{self, Mode, Summary};
 
@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Measure only cells whose names contain this text, such as '3 µs' or '.25 µs outside, 4 threads'
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Measure threads that wait for each other on condition variables, such as 'in turn, 2 µs outside, 2 threads'
+    #[arg(long)]
+    conditions: bool,
     /// Measure the held-out cells instead of the others; only when the design of a lock is finished
     #[arg(long)]
     held_out: bool,
@@ -74,7 +77,8 @@ pub(crate) struct Options {
     json: bool,
     /// Measure nothing; write docs/results/regret.md, .svg and .json from all runs in the file: with and without a
     /// competing process, on one CPU, and of the held-out cells. The contestants must be the same
-    #[arg(long, requires = "resume", conflicts_with_all = ["hog", "one_cpu", "held_out", "filter", "json"])]
+    #[arg(long, requires = "resume")]
+    #[arg(conflicts_with_all = ["conditions", "hog", "one_cpu", "held_out", "filter", "json"])]
     page: bool,
     /// First install the Debian packages of the rivals
     #[arg(long)]
@@ -104,7 +108,8 @@ impl Extent {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let cells = cells::chosen(options.cells.one_in(), options.held_out, options.filter.as_deref());
+    let grid = if options.conditions { Grid::Conditions } else { Grid::Mutexes };
+    let cells = grid.chosen(options.cells.one_in(), options.held_out, options.filter.as_deref());
     let cells = cells.map_err(Error::msg)?;
     if options.install {
         setup::install(contestants::packages())?;
@@ -113,7 +118,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.ablation {
         compared.lib.extend(ablation::libraries()?);
     }
-    let contestants = contestants::prepare(&compared)?;
+    let mut contestants = contestants::prepare(&compared)?;
+    if grid == Grid::Conditions {
+        contestants.retain(|contestant| contestant.conditions);
+    }
     let of = judged(options, &contestants)?;
     if options.page {
         let store = Store::open(options.resume.as_deref(), &contestants[0].program)?;
@@ -137,7 +145,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         again: options.again,
     })?;
     let names = Contestant::names(&contestants);
-    let summary = Summary::of(mode, &store.of(&contestants), &cells, &names, cpus(mode));
+    let summary = Summary::of(grid, mode, &store.of(&contestants), &cells, &names, cpus(mode));
     if options.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
@@ -172,16 +180,17 @@ fn write_page(store: &Store, contestants: &[Contestant], of: &str) -> Result<()>
     files.iter().try_for_each(|(ending, text)| workspace::write(&file(ending), text))
 }
 
-/// A cell under glibc's mutex and the default lock, for a moment, and under one that does not exclude, which must be
-/// detected. Speed is not checked.
+/// A cell of each grid under glibc's mutex and the default lock, for a moment; and one under a lock that does not
+/// exclude, which must be detected. Speed is not checked.
 pub(crate) fn smoke() -> Result<Tally> {
     /// How often the broken lock may go unnoticed: its threads must meet.
     const TRIES: u32 = 20;
-    let cells = [cells::named("3 µs, 2 µs outside, 4 threads").context("no such cell")?];
+    let cell = |name| cells::named(name).with_context(|| format!("no cell is called {name}"));
+    let cells = [cell("3 µs, 2 µs outside, 4 threads")?, cell("barrier, 2 µs outside, 4 threads")?];
     let contestants = contestants::prepare(&contestants::Compared::glibc_and_default())?;
-    let plan = |contestants, rounds| Plan {
+    let plan = |cells, contestants, rounds| Plan {
         mode: Mode::Plain,
-        cells: &cells,
+        cells,
         beside: &[],
         contestants,
         rounds,
@@ -192,15 +201,22 @@ pub(crate) fn smoke() -> Result<Tally> {
         again: false,
     };
     let mut store = Store::open(None, &contestants[0].program)?;
-    store.complete(&plan(&contestants, 2))?;
-    let summary = Summary::of(Mode::Plain, &store.of(&contestants), &cells, &Contestant::names(&contestants), 1);
-    let whole = summary.runs == 2 * contestants.len() && summary.failures.is_empty() && summary.judged.len() == 1;
-    println!("{} regret: every run is there, and every lock excludes", if whole { "ok" } else { "not ok" });
-    summary.failures.iter().for_each(|failure| println!("{failure}"));
-    let mut tally = if whole { Tally::PASSED } else { Tally::FAILED };
+    store.complete(&plan(&cells, &contestants, 2))?;
+    let names = Contestant::names(&contestants);
+    let mut tally = Tally::default();
+    for grid in Grid::ALL {
+        let summary = Summary::of(grid, Mode::Plain, &store.of(&contestants), &cells, &names, 1);
+        let whole = summary.runs == 2 * contestants.len() && summary.failures.is_empty() && summary.judged.len() == 1;
+        println!(
+            "{} regret, {grid:?}: every run is there, and every lock excludes",
+            if whole { "ok" } else { "not ok" }
+        );
+        summary.failures.iter().for_each(|failure| println!("{failure}"));
+        tally += if whole { Tally::PASSED } else { Tally::FAILED };
+    }
     let broken = contestants::broken()?;
     let mut store = Store::open(None, &contestants[0].program)?;
-    store.complete(&plan(&broken, TRIES))?;
+    store.complete(&plan(&cells[..1], &broken, TRIES))?;
     let found = store.of(&broken).iter().any(|run| run.failure().contains("does not exclude"));
     println!("{} regret: a lock that does not exclude is found out", if found { "ok" } else { "not ok" });
     tally += if found { Tally::PASSED } else { Tally::FAILED };
@@ -221,7 +237,7 @@ fn judged(options: &Options, contestants: &[Contestant]) -> Result<String> {
 
 /// The cells of one thread that the physical bound follows from. There is none with a hog.
 fn alone(mode: Mode, cells: &[Cell]) -> Vec<Cell> {
-    if mode == Mode::Hog { Vec::new() } else { cells.iter().flat_map(|cell| cell.alone()).collect() }
+    if mode == Mode::Hog { Vec::new() } else { cells.iter().filter_map(|cell| cell.alone()).flatten().collect() }
 }
 
 fn cpus(mode: Mode) -> u32 {

@@ -152,7 +152,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use flashlock_report::regret::cells::{self, Cell};
+    use flashlock_report::regret::cells::{self, Cell, Grid};
     use flashlock_report::regret::{Figures, Mode};
 
     use super::*;
@@ -164,7 +164,8 @@ mod tests {
 
     fn contestant(name: &str, build: &str, ours: bool) -> Contestant {
         let (program, under) = (PathBuf::from("/bin/false"), Under::Glibc);
-        Contestant { name: name.into(), program, under, ours, version: String::new(), build: build.into() }
+        let (version, build) = (String::new(), build.into());
+        Contestant { name: name.into(), program, under, ours, conditions: true, version, build }
     }
 
     fn plan<'a>(cells: &'a [Cell], contestants: &'a [Contestant]) -> Plan<'a> {
@@ -203,7 +204,7 @@ mod tests {
     fn a_plan_that_was_interrupted_goes_on_where_it_was() {
         let directory = crate::workspace::scratch("regret-resume").expect("a directory");
         let file = directory.join("runs.jsonl");
-        let cells = cells::chosen(9, false, None).expect("cells");
+        let cells = Grid::Mutexes.chosen(9, false, None).expect("cells");
         let contestants = [contestant("glibc", "1", false), contestant("x", "1", true)];
         let plan = plan(&cells, &contestants);
         let all = jobs(&store(&file), &plan);
@@ -233,7 +234,7 @@ mod tests {
         let directory = crate::workspace::scratch("regret-beside").expect("a directory");
         let mut store = store(&directory.join("runs.jsonl"));
         let cells = [cells::named("1 µs, 2 µs outside, 8 threads").expect("a cell")];
-        let alone = cells[0].alone();
+        let alone = cells[0].alone().expect("only the mutex");
         let contestants = [contestant("glibc", "1", false), contestant("x", "1", false)];
         let with = |chosen, beside| Plan { beside, ..plan(chosen, &contestants) };
         for job in store.missing(&with(&cells, &alone)) {
@@ -252,7 +253,7 @@ mod tests {
     fn runs_of_another_build_do_not_count() {
         let directory = crate::workspace::scratch("regret-builds").expect("a directory");
         let mut store = store(&directory.join("runs.jsonl"));
-        let cells = cells::chosen(9, false, None).expect("cells");
+        let cells = Grid::Mutexes.chosen(9, false, None).expect("cells");
         let old = [contestant("glibc", "1", false), contestant("x", "1", true)];
         for job in store.missing(&plan(&cells, &old)) {
             store.add(run_of(&job, Outcome::Measured(figures()))).expect("written");

@@ -11,13 +11,27 @@
 //! signals call the waiters can be chosen ([`Order`](crate::machine::order::Order)): first in, first out (the default),
 //! or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
-//! ## State: 20 bytes
+//! ## A signal by the holder of the mutex
+//! A waiter that is woken while the mutex is held wakes up in vain: it must sleep again until the mutex is released, and
+//! on a busy machine it takes the CPU from the holder meanwhile. So if the thread that signals holds the waiter's mutex,
+//! it takes the waiter off the queue, and *defers* the wake-up to its release of the mutex ([`Defer`]). The waiter could
+//! not have returned before that release, so a program cannot tell, with one exception. A thread may destroy the
+//! condition variable before the release, because no thread is blocked on it any more. It must not wait for the
+//! waiter, which waits for the mutex, which that thread may hold itself. So it takes the deferred waiter back
+//! ([`Defer::recall`]), and wakes it. A broadcast to [few](crate::parts::raw::RawLock::FEW) waiters defers all of them
+//! together. They have given their references back (invariant 2), so a thread that destroys the condition variable does
+//! not wait for them. A mutex has room for one waiter, or for those of one broadcast, and a condition variable for one.
+//! **Source.** Other implementations move the waiter to the mutex's queue in this case (`absl::Mutex`, nsync,
+//! `parking_lot`). Here the mutex may be any lock, and may have no queue.
+//!
+//! ## State: 24 bytes
 //! | word | meaning |
 //! |---|---|
 //! | `lock` | an internal [`Futex`], held for a few instructions; taken only in a process whose epoch is in `epoch` |
 //! | `head`, `tail` | the queue, linked both ways; protected by `lock` |
 //! | `refs` | waiters that may still touch this object, and [`DESTROYING`] |
 //! | `epoch` | the machine's epoch when the queue was last used: see [`settle`] |
+//! | `deferred` | the waiter whose wake-up is deferred; protected by `lock` |
 //!
 //! ## Invariants
 //! 1. A node is in the queue iff it is QUEUED or LEAVING. That changes under `lock`, except QUEUED -> LEAVING. A
@@ -34,16 +48,23 @@
 //!    linked, a reference given to no thread. The first use there resets all of that before any thread follows a link
 //!    or takes `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the
 //!    queue; its node's epoch shows that.
+//! 6. A node in `deferred` is CLAIMED or SIGNALED, and its waiter still has its reference and does not have its mutex:
+//!    it clears `deferred` before it gives the reference back, and acquires the mutex after that. So a destroyer that
+//!    finds a node there, under `lock`, may access the mutex. Either the release of the mutex takes the waiter, or the
+//!    destroyer does; the mutex decides which.
 //!
 //! ## Orderings
 //! `lock` protects everything, except:
 //! - `state`: CLAIMED -> SIGNALED, Release / Acquire, although what the signaller hands over goes through the mutex;
 //! - `refs`: AcqRel, so that the destroyer sees the last waiter done;
 //! - the look at `head` in `signal`: Relaxed, because a waiter that must be seen has queued under the mutex that the
-//!   signaller has held since.
+//!   signaller has held since;
+//! - the look at `deferred` in `claimed`: Relaxed. A waiter that must see its own handle there has read SIGNALED, which
+//!   was stored after it.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+use crate::cond::deferral::{AtOnce, Defer};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
@@ -67,6 +88,7 @@ pub struct CondQueue<M: Machine> {
     tail: M::Word,
     refs: M::Word,
     epoch: M::Word,
+    deferred: M::Word,
 }
 
 /// How a wait ended.
@@ -85,7 +107,10 @@ pub enum Outcome {
 ///
 /// # Safety
 /// `adopt` does no more with the chain than it says, or [lets it go](Chain::hand_over_hand).
-pub unsafe trait Morph {
+pub unsafe trait Morph: Defer {
+    /// At most so many waiters are deferred together, [as the lock wants](crate::parts::raw::RawLock::FEW).
+    fn few(&self) -> u32;
+
     /// [`RawLock::adopt`](crate::parts::raw::RawLock::adopt) of the mutex's lock.
     fn adopt(&self, mutex: u64, chain: Chain);
 }
@@ -102,13 +127,13 @@ impl<M: Machine> CondQueue<M> {
     /// A condition variable without waiters.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
-        Self { lock: zero(), head: zero(), tail: zero(), refs: zero(), epoch: zero() }
+        Self { lock: zero(), head: zero(), tail: zero(), refs: zero(), epoch: zero(), deferred: zero() }
     }
 
     /// Takes `lock`. Returns the epoch whose waiters are in the queue.
     fn enter(&self) -> u32 {
         let epoch = settle::<M>(&self.epoch, || {
-            for word in [&self.lock, &self.head, &self.tail, &self.refs] {
+            for word in [&self.lock, &self.head, &self.tail, &self.refs, &self.deferred] {
                 word.store(0, Relaxed); // Invariant 5.
             }
         });
@@ -203,6 +228,11 @@ impl<M: Machine> CondQueue<M> {
             Handle::from_word(node.next.load(Relaxed))
         } else {
             if node.is_alive() {
+                if self.deferred.load(Relaxed) == me.word() {
+                    self.enter();
+                    self.deferred.store(0, Relaxed); // Invariant 6.
+                    self.leave();
+                }
                 self.release_refs(1);
             }
             None
@@ -237,39 +267,62 @@ impl<M: Machine> CondQueue<M> {
         }
         let node = me.node::<M>();
         if until_notified(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
-            self.signal(); // This waiter's reference keeps the object alive (invariant 3).
+            self.signal(&AtOnce); // This waiter's reference keeps the object alive (invariant 3).
         }
         self.claimed(me)
     }
 
-    /// Wakes the first waiter, if there is one.
-    pub fn signal(&self) {
+    /// Wakes the first waiter, if there is one: at once, or when the calling thread releases the waiter's mutex.
+    pub fn signal(&self, mutex: &impl Defer) {
         if self.head.load(Relaxed) == 0 {
             return;
         }
         self.enter();
         let first = self.claim(self.head.load(Relaxed));
-        if let Some(first) = first {
+        let deferred = first.is_some_and(|first| {
             first.node::<M>().prev.store(0, Relaxed);
-        }
+            first.node::<M>().next.store(0, Relaxed); // No other is deferred with it.
+            self.defer(first, mutex)
+        });
         self.leave();
         if let Some(first) = first {
             about::<M, _, _>(self, || {
                 M::trace(Event::CondSignal);
-                signal::<M>(first);
+                if !deferred {
+                    signal::<M>(first);
+                }
             });
         }
     }
 
-    /// Wakes all waiters, but lets only one at a time contend for their mutex.
+    /// Defers the wake-up of a CLAIMED waiter to the release of its mutex, if the calling thread holds that; under
+    /// `lock`. Returns whether it did.
+    fn defer(&self, waiter: Handle, mutex: &impl Defer) -> bool {
+        let deferred = self.deferred.load(Relaxed) == 0 && mutex.defer(mutex_of(waiter.node::<M>()), waiter);
+        if deferred {
+            self.deferred.store(waiter.word(), Relaxed);
+        }
+        deferred
+    }
+
+    /// Takes the deferred waiter back, unless its mutex is just being released; under `lock`.
+    fn recall(&self, mutex: &impl Defer) -> Option<Handle> {
+        let waiter = Handle::from_word(self.deferred.load(Relaxed))?;
+        // Invariant 6: its mutex exists.
+        mutex.recall(mutex_of(waiter.node::<M>()), waiter).then_some(waiter)
+    }
+
+    /// Wakes all waiters. If they are many, only one at a time contends for their mutex. If they are few, and the
+    /// calling thread holds the mutex, its release wakes them.
     pub fn broadcast(&self, morph: &impl Morph) {
         if self.head.load(Relaxed) == 0 {
             return;
         }
         self.enter();
-        let (mut first, mut last, mut count) = (None, None::<Handle>, 0);
+        let (mut first, mut last, mut count, mut is_one_mutex) = (None::<Handle>, None::<Handle>, 0, true);
         while let Some(waiter) = self.claim(self.head.load(Relaxed)) {
             let node = waiter.node::<M>();
+            is_one_mutex &= first.is_none_or(|first| mutex_of(first.node::<M>()) == mutex_of(node));
             node.prev.store(BY_BROADCAST, Relaxed);
             node.next.store(0, Relaxed);
             match last {
@@ -285,13 +338,16 @@ impl<M: Machine> CondQueue<M> {
                 M::trace(Event::CondBroadcast);
                 // The waiters' references keep the object alive up to here. From here on, no thread needs it.
                 self.release_refs(count);
-                release_chain::<M>(first, morph);
+                let are_few = is_one_mutex && count <= morph.few();
+                if !are_few || !morph.defer(mutex_of(first.node::<M>()), first) {
+                    release_chain::<M>(first, morph);
+                }
             });
         }
     }
 
     /// Waits until no thread will touch the object again. If threads are blocked on it, it fails without waiting.
-    pub fn destroy(&self) -> Result<(), Busy> {
+    pub fn destroy(&self, mutex: &impl Defer) -> Result<(), Busy> {
         self.enter();
         let mut here = self.head.load(Relaxed);
         let mut blocked = false;
@@ -304,7 +360,11 @@ impl<M: Machine> CondQueue<M> {
             return Err(Busy);
         }
         let mut refs = self.refs.fetch_or(DESTROYING, AcqRel) | DESTROYING;
+        let recalled = self.recall(mutex);
         self.leave();
+        if let Some(waiter) = recalled {
+            signal::<M>(waiter);
+        }
         while refs != DESTROYING {
             M::park(&self.refs, refs, None);
             refs = self.refs.load(Acquire);

@@ -98,12 +98,7 @@ impl Chain {
 
     /// Lets all waiters go at once.
     pub(crate) fn scatter<M: Machine>(self) {
-        let mut here = Some(self.first);
-        while let Some(handle) = here {
-            here = next::<M>(handle);
-            handle.node::<M>().next.store(0, Relaxed); // No baton.
-            signal::<M>(handle);
-        }
+        signal_all::<M>(self.first);
     }
 }
 
@@ -135,10 +130,20 @@ pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
 }
 
 /// CLAIMED -> SIGNALED: the waiter may go.
-pub(crate) fn signal<M: Machine>(waiter: Handle) {
+pub fn signal<M: Machine>(waiter: Handle) {
     let node = waiter.node::<M>();
     node.state.store(state::SIGNALED, Release);
     M::unpark(node);
+}
+
+/// [`signal`], for each waiter from this one on.
+pub fn signal_all<M: Machine>(first: Handle) {
+    let mut here = Some(first);
+    while let Some(handle) = here {
+        here = next::<M>(handle);
+        handle.node::<M>().next.store(0, Relaxed); // No baton.
+        signal::<M>(handle);
+    }
 }
 
 /// Wakes the next waiter, if waiters go hand over hand. A waiter that a broadcast woke calls this once it has the

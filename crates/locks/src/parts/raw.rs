@@ -62,6 +62,10 @@ pub unsafe trait RawLock<M: Machine>: 'static {
     /// is woken.
     const GLIBC_WORD: bool = false;
 
+    /// At most so many waiters of a broadcast by the lock's holder are all woken when it releases the lock. More are
+    /// [moved](RawLock::adopt), and so are two or more where that costs no call of the kernel.
+    const FEW: u32 = 1;
+
     /// As what an acquisition is counted.
     const ACQUIRED: Event = Event::Acquire;
 

@@ -99,10 +99,10 @@ const LOCKS_FIRST: First = |shared| {
 
 /// Says that it has thrown away what others have left, and then does it.
 const SETTLES_LATE: First = |shared| {
-    let [lock, head, tail, refs, epoch] = cond_words::<Loomed>(&shared.cond.queue);
+    let [lock, head, tail, refs, epoch, deferred] = cond_words::<Loomed>(&shared.cond.queue);
     let (seen, now) = (epoch.load(Relaxed), Loom::epoch());
     if seen != now && epoch.compare_exchange(seen, now, Relaxed, Relaxed).is_ok() {
-        for word in [lock, head, tail, refs] {
+        for word in [lock, head, tail, refs, deferred] {
             word.store(0, Relaxed);
         }
     }

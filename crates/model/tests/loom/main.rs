@@ -16,6 +16,7 @@ mod cond;
 mod culling;
 #[path = "../shared/culling_mutants.rs"]
 mod culling_mutants;
+mod deferral;
 #[path = "../shared/evict_mutants.rs"]
 mod evict_mutants;
 mod evictions;

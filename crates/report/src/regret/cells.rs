@@ -3,12 +3,86 @@
 //! A cell is a kind of critical section, some work outside it and a number of threads. One third of the grid is held
 //! out: nobody looks at it while a lock is designed, so that it can tell afterwards whether the design fits more than
 //! the cells it was made with. Which cells these are follows from a fixed seed.
+//!
+//! There is a grid for mutexes alone and a smaller one for threads that also wait on condition variables.
+
+use serde::{Deserialize, Serialize};
 
 use crate::statistics::Random;
+
+/// What a grid is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grid {
+    /// Threads that only take the lock.
+    #[default]
+    Mutexes,
+    /// Threads that also wait on condition variables.
+    Conditions,
+}
+
+impl Grid {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Mutexes, Self::Conditions];
+
+    /// Its cells, in order.
+    fn cells(self) -> Vec<Cell> {
+        let sections = (0..SECTIONS.len()).filter(|section| SECTIONS[*section].grid == self);
+        let outside = |section| (0..OUTSIDE.len()).map(move |outside| (section, outside));
+        let threads = |(section, outside)| THREADS.into_iter().map(move |threads| Cell { section, outside, threads });
+        let is_meant = |cell: &Cell| match self {
+            Self::Mutexes => true,
+            Self::Conditions => cell.threads > 1 && BESIDE_CONDITIONS_NS.contains(&cell.outside_ns()),
+        };
+        sections.flat_map(outside).flat_map(threads).filter(is_meant).collect()
+    }
+
+    /// Its cells in the order of the draw: those that are held out, then the others.
+    fn drawn(self) -> [Vec<Cell>; 2] {
+        let mut cells = self.cells();
+        Random::new(SEED).shuffle(&mut cells);
+        let open = cells.split_off(cells.len() / 3);
+        [cells, open]
+    }
+
+    /// All cells that are held out, or all others, in order.
+    pub fn all(self, held_out: bool) -> Vec<Cell> {
+        let [held, open] = self.drawn();
+        let mut cells = if held_out { held } else { open };
+        cells.sort_unstable();
+        cells
+    }
+
+    /// One cell in so many of those that are meant, in order; those whose names contain the text of the filter. The
+    /// error says that there is none.
+    pub fn chosen(self, one_in: usize, held_out: bool, filter: Option<&str>) -> Result<Vec<Cell>, String> {
+        let [held, open] = self.drawn();
+        let mut cells = if held_out { held } else { open };
+        cells.truncate(cells.len() / one_in);
+        cells.sort_unstable();
+        if let Some(filter) = filter {
+            cells.retain(|cell| matches(&cell.name(), filter));
+        }
+        if cells.is_empty() {
+            let which = if held_out { "held out" } else { "not held out" };
+            let examples = self.examples(held_out);
+            return Err(format!("no cell of that name is chosen; there are, for example: {examples} (cells {which})"));
+        }
+        Ok(cells)
+    }
+
+    fn examples(self, held_out: bool) -> String {
+        let [held, open] = self.drawn();
+        let names = if held_out { held } else { open }.into_iter().take(3).map(Cell::name);
+        names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
+    }
+}
 
 /// What threads do in the lock.
 #[derive(Debug)]
 pub struct Section {
+    /// What it belongs to.
+    grid: Grid,
     /// Its name.
     pub name: &'static str,
     /// The argument of the program.
@@ -19,10 +93,15 @@ pub struct Section {
 }
 
 const fn section(name: &'static str, argument: &'static str, mean_ns: f64, longest_ns: f64) -> Section {
-    Section { name, argument, mean_ns, longest_ns }
+    Section { grid: Grid::Mutexes, name, argument, mean_ns, longest_ns }
 }
 
-pub(super) const SECTIONS: [Section; 9] = [
+/// Threads that wait for each other on condition variables. An operation takes a change of threads at worst.
+const fn meeting(name: &'static str, argument: &'static str) -> Section {
+    Section { grid: Grid::Conditions, name, argument, mean_ns: 2e3, longest_ns: 100e3 }
+}
+
+pub(super) const SECTIONS: [Section; 12] = [
     section("1 line", "lines=1", 10.0, 100.0),
     section("16 lines", "lines=16", 100.0, 2_000.0),
     section("1 µs", "work=1000", 1e3, 1e3),
@@ -32,10 +111,16 @@ pub(super) const SECTIONS: [Section; 9] = [
     section("mostly .3 µs", "mix", 500.0, 100e3),
     section("64 KiB", "lines=1024", 5e3, 100e3),
     section("250 µs", "work=250000", 250e3, 250e3),
+    meeting("in turn", "turns"),
+    meeting("bounded queue", "queue"),
+    meeting("barrier", "barrier"),
 ];
 
 /// Work between two sections: its name, and its length in ns.
 pub(super) const OUTSIDE: [(&str, u32); 5] = [("0", 0), (".1", 100), (".25", 250), ("2", 2000), ("20", 20_000)];
+
+/// Those of [`OUTSIDE`] that are in the grid of condition variables.
+const BESIDE_CONDITIONS_NS: [u32; 3] = [0, 2000, 20_000];
 
 pub(super) const THREADS: [u32; 7] = [1, 2, 4, 8, 16, 64, 256];
 
@@ -83,27 +168,17 @@ impl Cell {
         2.0 * (others + 2.0) * (self.section().longest_ns / 1e6 + 1.0) + 100.0
     }
 
-    /// The cells of one thread that say what is physically possible here: with the work outside, and without.
-    pub fn alone(self) -> [Self; 2] {
-        [Self { threads: 1, ..self }, Self { threads: 1, outside: 0, ..self }]
+    /// What it belongs to.
+    pub fn grid(self) -> Grid {
+        self.section().grid
     }
-}
 
-/// The whole grid, in order.
-fn grid() -> Vec<Cell> {
-    let outside = |section| (0..OUTSIDE.len()).map(move |outside| (section, outside));
-    let pairs = (0..SECTIONS.len()).flat_map(outside);
-    pairs
-        .flat_map(|(section, outside)| THREADS.into_iter().map(move |threads| Cell { section, outside, threads }))
-        .collect()
-}
-
-/// The grid in the order of the draw: those that are held out, then the others.
-fn drawn() -> [Vec<Cell>; 2] {
-    let mut cells = grid();
-    Random::new(SEED).shuffle(&mut cells);
-    let open = cells.split_off(cells.len() / 3);
-    [cells, open]
+    /// The cells of one thread that say what is physically possible here: with the work outside, and without. None if
+    /// threads wait for each other.
+    pub fn alone(self) -> Option<[Self; 2]> {
+        let alone = [Self { threads: 1, ..self }, Self { threads: 1, outside: 0, ..self }];
+        (self.grid() == Grid::Mutexes).then_some(alone)
+    }
 }
 
 /// Whether a name contains a text, from the beginning of a word on: `3 µs` is not meant by `mostly .3 µs`.
@@ -111,41 +186,9 @@ fn matches(name: &str, text: &str) -> bool {
     name.match_indices(text).any(|(at, _)| at == 0 || name[..at].ends_with(' ') || text.starts_with(' '))
 }
 
-/// All cells that are held out, or all others, in the grid's order.
-pub fn all(held_out: bool) -> Vec<Cell> {
-    let [held, open] = drawn();
-    let mut cells = if held_out { held } else { open };
-    cells.sort_unstable();
-    cells
-}
-
-/// One cell in so many of those that are meant, in the grid's order; those whose names contain the text of the filter.
-/// The error says that there is none.
-pub fn chosen(one_in: usize, held_out: bool, filter: Option<&str>) -> Result<Vec<Cell>, String> {
-    let [held, open] = drawn();
-    let mut cells = if held_out { held } else { open };
-    cells.truncate(cells.len() / one_in);
-    cells.sort_unstable();
-    if let Some(filter) = filter {
-        cells.retain(|cell| matches(&cell.name(), filter));
-    }
-    if cells.is_empty() {
-        let which = if held_out { "held out" } else { "not held out" };
-        let examples = examples(held_out);
-        return Err(format!("no cell of that name is chosen; there are, for example: {examples} (cells {which})"));
-    }
-    Ok(cells)
-}
-
-fn examples(held_out: bool) -> String {
-    let [held, open] = drawn();
-    let names = if held_out { held } else { open }.into_iter().take(3).map(Cell::name);
-    names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
-}
-
 /// The cell of that name.
 pub fn named(name: &str) -> Option<Cell> {
-    grid().into_iter().find(|cell| cell.name() == name)
+    Grid::ALL.into_iter().flat_map(Grid::cells).find(|cell| cell.name() == name)
 }
 
 #[cfg(test)]
@@ -154,26 +197,31 @@ mod tests {
 
     #[test]
     fn a_third_is_held_out_and_always_the_same() {
-        let (held, open) = (all(true), all(false));
+        let (held, open) = (Grid::Mutexes.all(true), Grid::Mutexes.all(false));
         assert_eq!((held.len(), open.len()), (105, 210));
         assert!(held.iter().all(|cell| !open.contains(cell)));
         // What nobody has looked at must remain the same.
         let names: String = held.iter().map(|cell| cell.name()).collect();
         let sum = names.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
         assert_eq!(sum, 3325848410);
-        // Each kind of section and each number of threads is on both sides.
-        for section in 0..SECTIONS.len() {
-            assert!([&held, &open].iter().all(|cells| cells.iter().any(|cell| cell.section == section)));
+    }
+
+    #[test]
+    fn each_section_and_each_number_of_threads_is_held_out_and_not() {
+        for grid in Grid::ALL {
+            for side in [grid.all(true), grid.all(false)] {
+                let has = |is: &dyn Fn(&Cell) -> bool| side.iter().any(is);
+                assert!(grid.cells().iter().all(|one| has(&|cell| cell.section == one.section)));
+                assert!(grid.cells().iter().all(|one| has(&|cell| cell.threads == one.threads)));
+            }
         }
-        for threads in THREADS {
-            assert!([&held, &open].iter().all(|cells| cells.iter().any(|cell| cell.threads == threads)));
-        }
+        assert_eq!(Grid::Conditions.cells().len(), 54);
     }
 
     #[test]
     fn smaller_extents_are_part_of_larger_ones() {
-        for held_out in [false, true] {
-            let of = |one_in| chosen(one_in, held_out, None).expect("cells");
+        for (grid, held_out) in Grid::ALL.into_iter().flat_map(|grid| [(grid, false), (grid, true)]) {
+            let of = |one_in| grid.chosen(one_in, held_out, None).expect("cells");
             let (quick, third, all) = (of(9), of(3), of(1));
             assert!(quick.len() * 9 <= all.len() && third.len() * 3 == all.len());
             assert!(quick.iter().all(|cell| third.contains(cell)) && third.iter().all(|cell| all.contains(cell)));
@@ -182,13 +230,15 @@ mod tests {
 
     #[test]
     fn cells_are_found_by_their_names_and_filters_never_reach_those_held_out() {
-        for cell in grid() {
+        for cell in Grid::ALL.into_iter().flat_map(Grid::cells) {
             assert_eq!(named(&cell.name()), Some(cell));
         }
         assert_eq!(named("1 line"), None);
-        let some = chosen(1, false, Some("1 line, 0 µs outside")).expect("cells");
-        assert!(some.iter().all(|cell| !drawn()[0].contains(cell) && cell.name().starts_with("1 line, 0 µs")));
-        assert!(chosen(1, false, Some("7 lines")).is_err());
+        let some = Grid::Mutexes.chosen(1, false, Some("1 line, 0 µs outside")).expect("cells");
+        assert!(
+            some.iter().all(|cell| !Grid::Mutexes.drawn()[0].contains(cell) && cell.name().starts_with("1 line, 0 µs"))
+        );
+        assert!(Grid::Mutexes.chosen(1, false, Some("7 lines")).is_err());
     }
 
     #[test]
@@ -200,10 +250,11 @@ mod tests {
     #[test]
     fn windows_and_bounds() {
         let cell = named("250 µs, 0 µs outside, 64 threads").expect("a cell");
-        assert_eq!((cell.window_ms(), cell.alone()[0].window_ms()), (128, 100));
+        assert_eq!((cell.window_ms(), cell.alone().expect("only the mutex")[0].window_ms()), (128, 100));
         let window = |name: &str| named(name).map(Cell::window_ms);
         assert_eq!(window("250 µs, 2 µs outside, 256 threads"), Some(512));
         assert_eq!(window("1 line, 2 µs outside, 256 threads"), Some(512));
+        assert_eq!(named("in turn, 2 µs outside, 2 threads").map(Cell::alone), Some(None));
         assert!((cell.allowed_wait_ms() - (2.0 * 65.0 * 1.25 + 100.0)).abs() < 1e-9);
     }
 }

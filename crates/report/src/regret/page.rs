@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use super::cells::{self, Cell, OUTSIDE, SECTIONS, THREADS};
+use super::cells::{Cell, Grid, OUTSIDE, SECTIONS, THREADS};
 use super::summary::{Judged, Summary};
 use super::{Mode, Run, sheets};
 use crate::chart::Undrawable;
@@ -16,6 +16,16 @@ use crate::wrap::wrapped;
 pub const SCHEMA: &str = "flashlock.regret";
 /// Raised by a field that is renamed, removed or means something else.
 pub const VERSION: u32 = 1;
+
+/// All grids and modes, in the order of the page.
+const SETTINGS: [(Grid, Mode); 6] = [
+    (Grid::Mutexes, Mode::Plain),
+    (Grid::Mutexes, Mode::Hog),
+    (Grid::Mutexes, Mode::OneCpu),
+    (Grid::Conditions, Mode::Plain),
+    (Grid::Conditions, Mode::Hog),
+    (Grid::Conditions, Mode::OneCpu),
+];
 
 /// Why the lock loses in a cell: lines `- CELL: reason`, written by people.
 const REASONS: &str = include_str!("reasons.md");
@@ -31,14 +41,13 @@ pub struct Part {
 impl Part {
     /// All parts of which there are runs. `cpus`: how many CPUs there are in a mode.
     pub fn all(runs: &[Run], locks: &[&str], cpus: impl Fn(Mode) -> u32) -> Vec<Self> {
-        let part = |mode, held_out| {
-            let mut cells = cells::all(held_out);
+        let part = |(grid, mode, held_out): (Grid, Mode, bool)| {
+            let mut cells = grid.all(held_out);
             cells.retain(|cell| runs.iter().any(|run| run.mode == mode && !run.beside && run.cell == cell.name()));
-            Self { held_out, summary: Summary::of(mode, runs, &cells, locks, cpus(mode)) }
+            Self { held_out, summary: Summary::of(grid, mode, runs, &cells, locks, cpus(mode)) }
         };
-        let modes = [Mode::Plain, Mode::Hog, Mode::OneCpu];
-        let parts = modes.into_iter().flat_map(|mode| [part(mode, false), part(mode, true)]);
-        parts.filter(|part| !part.summary.judged.is_empty()).collect()
+        let each = SETTINGS.into_iter().flat_map(|(grid, mode)| [(grid, mode, false), (grid, mode, true)]);
+        each.map(part).filter(|part| !part.summary.judged.is_empty()).collect()
     }
 }
 
@@ -164,7 +173,12 @@ fn markdown(page: &Page<'_>) -> String {
         let _ = writeln!(text, "| {name} | {version} |");
     }
     for Part { held_out, summary } in parts {
-        let _ = write!(text, "\n## {}\n\n{} cells.", sheets::heading(summary.mode, *held_out), summary.judged.len());
+        let _ = write!(
+            text,
+            "\n## {}\n\n{} cells.",
+            sheets::heading(summary.grid, summary.mode, *held_out),
+            summary.judged.len()
+        );
         if let Some(disturbed) = sheets::disturbed(summary) {
             let _ = write!(text, " {disturbed}");
         }
@@ -180,7 +194,7 @@ fn markdown(page: &Page<'_>) -> String {
         }
     }
     for Part { held_out, summary } in parts {
-        let _ = write!(text, "\n## All cells: {}\n\n", lower(sheets::heading(summary.mode, *held_out)));
+        let _ = write!(text, "\n## All cells: {}\n\n", lower(&sheets::heading(summary.grid, summary.mode, *held_out)));
         text += &sheets::all_cells(summary, of).markdown();
     }
     wrapped(&text)
@@ -200,7 +214,7 @@ fn lower(text: &str) -> String {
 
 /// A panel for each mode; the cells that were held out are marked.
 fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
-    let panel = |mode: Mode| {
+    let panel = |(grid, mode): (Grid, Mode)| {
         let mut rows = Vec::new();
         for section in &SECTIONS {
             for (name, ns) in OUTSIDE {
@@ -208,7 +222,8 @@ fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
                     let is_it = |cell: Cell| {
                         cell.section().name == section.name && cell.outside_ns() == ns && cell.threads == threads
                     };
-                    parts.iter().filter(|part| part.summary.mode == mode).find_map(|part| {
+                    let is_here = |part: &&Part| (part.summary.grid, part.summary.mode) == (grid, mode);
+                    parts.iter().filter(is_here).find_map(|part| {
                         let judged = part.summary.judged.iter().find(|judged| is_it(judged.cell))?;
                         Some(field(judged.figure(of)?.share, &judged.figures.first()?.lock, part.held_out))
                     })
@@ -220,13 +235,13 @@ fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
             }
         }
         Panel {
-            title: sheets::heading(mode, false).to_owned(),
+            title: sheets::heading(grid, mode, false),
             axis: "section, µs outside, threads →".to_owned(),
             columns: THREADS.map(|threads| threads.to_string()).to_vec(),
             rows,
         }
     };
-    let panels = [Mode::Plain, Mode::Hog, Mode::OneCpu].map(panel);
+    let panels = SETTINGS.map(panel);
     Heat {
         title: title.to_owned(),
         notes: vec![
@@ -246,11 +261,12 @@ fn field(share: f64, winner: &str, held_out: bool) -> Field {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::regret::cells;
     use crate::regret::summary::Figure;
 
     #[test]
     fn the_json_is_json() {
-        let part = |held_out| Part { held_out, summary: Summary::of(Mode::Plain, &[], &[], &[], 2) };
+        let part = |held_out| Part { held_out, summary: Summary::of(Grid::Mutexes, Mode::Plain, &[], &[], &[], 2) };
         let parts = [part(false), part(true)].into();
         let page = Page { parts, of: "a", others: Vec::new(), machine: "", provenance: Provenance::default() };
         let read: serde_json::Value = serde_json::from_str(&page.json().expect("written")).expect("JSON");
@@ -266,7 +282,7 @@ mod tests {
             figures: vec![Figure { lock: "a".into(), share, ..Figure::default() }],
         };
         let part = |mode, shares: &[f64]| {
-            let mut summary = Summary::of(mode, &[], &[], &[], 2);
+            let mut summary = Summary::of(Grid::Mutexes, mode, &[], &[], &[], 2);
             summary.judged = shares.iter().map(|share| judged(*share)).collect();
             Part { held_out: false, summary }
         };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Mode;
+use super::cells::Grid;
 use super::summary::{Figure, Judged, Standing, Summary};
 use crate::table;
 use crate::units::three_digits;
@@ -30,21 +31,21 @@ impl Sheet {
     }
 }
 
-/// What else went on, as a heading.
-pub(super) fn heading(mode: Mode, held_out: bool) -> &'static str {
-    match (mode, held_out) {
-        (Mode::Plain, false) => "Nothing else runs",
-        (Mode::Plain, true) => "Nothing else runs, cells held out",
-        (Mode::Hog, false) => "A process computes beside",
-        (Mode::Hog, true) => "A process computes beside, cells held out",
-        (Mode::OneCpu, false) => "On one CPU",
-        (Mode::OneCpu, true) => "On one CPU, cells held out",
-    }
+/// What it is about and what else went on, as a heading.
+pub(super) fn heading(grid: Grid, mode: Mode, held_out: bool) -> String {
+    let mode = match mode {
+        Mode::Plain => "Nothing else runs",
+        Mode::Hog => "A process computes beside",
+        Mode::OneCpu => "On one CPU",
+    };
+    let grid = if grid == Grid::Conditions { ", condition variables" } else { "" };
+    let held_out = if held_out { ", cells held out" } else { "" };
+    format!("{mode}{grid}{held_out}")
 }
 
 /// All of it; the worst cells are those of one lock.
 pub fn text(summary: &Summary, of: &str, held_out: bool) -> String {
-    let mut text = format!("{}: {} cells\n\n", heading(summary.mode, held_out), summary.judged.len());
+    let mut text = format!("{}: {} cells\n\n", heading(summary.grid, summary.mode, held_out), summary.judged.len());
     text += &standings(summary).text();
     if let Some(standing) = summary.standing(of) {
         let _ = write!(text, "\nGoals, for {of}:\n{}", goals(standing, summary.mode).join("\n"));

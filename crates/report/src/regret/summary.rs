@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cells::{self, Cell};
+use super::cells::{self, Cell, Grid};
 use super::{Figures, Mode, Outcome, Run};
 use crate::statistics::{Ratio, Spread};
 
@@ -78,9 +78,11 @@ pub(super) struct Standing {
     pub(super) failed: usize,
 }
 
-/// All that is said of one mode.
+/// All that is said of one grid in one mode.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
+    /// What its cells are about.
+    pub grid: Grid,
     /// What else went on.
     pub mode: Mode,
     pub(super) standings: Vec<Standing>,
@@ -162,9 +164,12 @@ impl Summary {
     }
 
     /// Of the runs of these locks in these cells, and with them in those of one thread.
-    pub fn of(mode: Mode, runs: &[Run], cells: &[Cell], locks: &[&str], cpus: u32) -> Self {
-        let runs: Vec<&Run> =
-            runs.iter().filter(|run| run.mode == mode && locks.contains(&run.lock.as_str())).collect();
+    pub fn of(grid: Grid, mode: Mode, runs: &[Run], cells: &[Cell], locks: &[&str], cpus: u32) -> Self {
+        let is_meant = |run: &&Run| {
+            let is_of_grid = cells::named(&run.cell).is_some_and(|cell| cell.grid() == grid);
+            run.mode == mode && is_of_grid && locks.contains(&run.lock.as_str())
+        };
+        let runs: Vec<&Run> = runs.iter().filter(is_meant).collect();
         let table = Table::of(&runs);
         let judged: Vec<Judged> = cells.iter().filter_map(|cell| table.judge(mode, *cell, locks, cpus)).collect();
         // A failed run that was repeated with success is none.
@@ -183,7 +188,7 @@ impl Summary {
             .map(|run| format!("{}, {}, round {}: {}", run.lock, run.cell, run.round + 1, run.failure()));
         let measured = |run: &&Run| matches!(&run.outcome, Outcome::Measured(figures) if figures.is_disturbed(cpus));
         let disturbed = runs.iter().copied().filter(measured).count();
-        Self { mode, standings, failures: failures.collect(), judged, runs: runs.len(), disturbed }
+        Self { grid, mode, standings, failures: failures.collect(), judged, runs: runs.len(), disturbed }
     }
 }
 
@@ -207,7 +212,7 @@ impl<'a> Table<'a> {
     }
 
     fn bound(&self, cell: Cell, locks: &[&'a str], cpus: u32) -> Option<f64> {
-        let [with, without] = cell.alone().map(|alone| self.best(alone, locks));
+        let [with, without] = cell.alone()?.map(|alone| self.best(alone, locks));
         Some(without?.min(with? * f64::from(cpus.min(cell.threads))))
     }
 
@@ -318,7 +323,7 @@ mod tests {
 
     fn summary(runs: &[Run]) -> Summary {
         let cells: Vec<Cell> = CELLS.iter().filter_map(|name| cells::named(name)).collect();
-        Summary::of(Mode::Plain, runs, &cells, &["a", "b", "c"], 2)
+        Summary::of(Grid::Mutexes, Mode::Plain, runs, &cells, &["a", "b", "c"], 2)
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -390,6 +395,8 @@ mod tests {
         all.extend([failed(0), failed(1)]);
         let summary = summary(&all);
         let a = summary.standings.iter().find(|standing| standing.lock == "a").expect("there");
+        let elsewhere = Summary::of(Grid::Conditions, Mode::Plain, &all, &[], &["a", "b"], 2);
+        assert_eq!((elsewhere.runs, elsewhere.failures.len()), (0, 0));
         assert!(near(summary.judged[0].figures[0].ops_per_ms, 1.0));
         assert_eq!((a.too_long, a.longest_wait_ms), (1, 1000.0));
         let failures = &summary.failures;

@@ -59,14 +59,10 @@
 //! | sleeps, if there is a head | until it is called to be the head | [`sleeper`] |
 //!
 //! **After a signal.** A thread that a condition variable's signal has woken, and that finds the lock held, leaves out
-//! the first two stages: it sleeps at once, as the head if there is none. Probably the thread that gave the signal
-//! holds the lock, and this wake-up has preempted it. Then polling is in vain. Offering the CPU lets that thread
-//! continue, but each hand-off then takes twice as many context switches. (It seems that after an offer, Linux lets
-//! each thread that this one wakes preempt it.) On one CPU of an AMD EPYC (2026-11-28), two Perl threads that wake each
-//! other up take 1.00 times as long as under glibc's mutex; in the build before, which did not leave these stages out,
-//! 1.8 times. Eight Python threads take 1.04 times as long; 2.9 times in the build before. Commands: `taskset -c 0
-//! flashlock compare --locks flash -- perl tests/apps/shared.pl 2 8000`, and the same with `python3
-//! tests/apps/queues.py 8 20000`.
+//! the first two stages: it sleeps at once, as the head if there is none. (If the thread that signals holds the mutex,
+//! the waiter is [woken later](crate::cond::fifo), and finds it free.) Polling could be in vain: the wake-up may have
+//! preempted the holder. Offering the CPU would let the holder continue, but each hand-off then takes twice as many
+//! context switches. (It seems that after an offer, Linux lets each thread that this one wakes preempt it.)
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
@@ -268,6 +264,10 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
     type Queue = FlashQueue<M>;
 
     const GLIBC_WORD: bool = true;
+
+    // To move a waiter to `calls` and to call it there takes two calls of the kernel, and the waiters go one after
+    // another. So 64 threads that wait for each other take half as long if all are woken. Their release takes 0.4 ms.
+    const FEW: u32 = 64;
 
     #[inline]
     unsafe fn try_acquire(word: &M::Word, queue: &FlashQueue<M>) -> bool {
