@@ -239,11 +239,104 @@ CHECK(cond_holder, signals_and_a_waiter_is_cancelled)
     destroy(&s);
 }
 
+/* Another thread releases the mutex at about the moment of the signal. */
+static struct gate go, unlocked, gone;
+enum { ROUNDS = 20000 };
+
+static void *unlock_again_and_again(void *mutex)
+{
+    for (int i = 1;; i++) {
+        gate_wait(&go, i);
+        HOT_OK(pthread_mutex_unlock(mutex));
+        gate_open(&unlocked);
+    }
+    return NULL;
+}
+
+static void *take_tokens(void *argument)
+{
+    struct scene *s = argument;
+    for (;;) {
+        HOT_OK(pthread_mutex_lock(&s->mutex));
+        s->waiting = 1;
+        while (s->tokens == 0) HOT_OK(pthread_cond_wait(&s->cond, &s->mutex));
+        s->tokens = 0;
+        HOT_OK(pthread_mutex_unlock(&s->mutex));
+        gate_open(&gone);
+    }
+    return NULL;
+}
+
+static void unlocked_meanwhile(wake_up *wake)
+{
+    static struct scene s;
+    pthread_t waiter;
+    start_with(&s, KIND_DEFAULT, &waiter, 1, take_tokens);
+    thread_start(unlock_again_and_again, &s.mutex);
+    for (int i = 1; i < ROUNDS && !time_is_short(); i++) {
+        s.waiting = 0;
+        s.tokens = 1;
+        gate_open(&go);
+        HOT_OK(wake(&s.cond));
+        gate_wait(&unlocked, i);
+        gate_wait(&gone, i);
+        for (;;) {
+            HOT_OK(pthread_mutex_lock(&s.mutex));
+            if (s.waiting) break;
+            HOT_OK(pthread_mutex_unlock(&s.mutex));
+            nap_us(10);
+        }
+    }
+}
+
+CHECK(cond_holder, signals_while_another_unlocks) { unlocked_meanwhile(pthread_cond_signal); }
+CHECK(cond_holder, broadcasts_while_another_unlocks) { unlocked_meanwhile(pthread_cond_broadcast); }
+
+/* A waiter that was signalled forks in a signal handler. The child has no other thread. The wait ends there, too. */
+static struct scene forked_scene;
+static pid_t child_of_handler;
+static struct gate handled;
+
+static void fork_there(int signal)
+{
+    (void)signal;
+    child_of_handler = raw_fork();
+    if (child_of_handler == 0)
+        CHECK_OK(pthread_mutex_unlock(&forked_scene.mutex));
+    else
+        gate_open(&handled);
+}
+
+static void *wait_and_end(void *argument)
+{
+    take_a_token(argument);
+    if (child_of_handler == 0) _exit(0);
+    return NULL;
+}
+
+CHECK(cond_holder, signals_and_the_waiter_forks_in_a_handler)
+{
+    pthread_t waiter;
+    struct sigaction action = {.sa_handler = fork_there};
+    CHECK_OK(sigaction(SIGUSR1, &action, NULL));
+    start_with(&forked_scene, KIND_DEFAULT, &waiter, 1, wait_and_end);
+    others_sleep();
+    forked_scene.tokens = 1;
+    CHECK_OK(pthread_cond_signal(&forked_scene.cond));
+    CHECK_OK(pthread_kill(waiter, SIGUSR1));
+    gate_wait(&handled, 1);
+    CHECK_EQ(process_status(child_of_handler), 0);
+    CHECK_OK(pthread_mutex_unlock(&forked_scene.mutex));
+    end(&forked_scene, &waiter, 1);
+    destroy(&forked_scene);
+}
+
 /* A waiter that is woken while the mutex is held takes a CPU for nothing. */
 CHECK(cond_holder, signals_and_wakes_nobody_before_it_unlocks)
 {
 #if defined __x86_64__
     GLIBC_CANNOT("glibc wakes the waiter at once");
+    if (!glibc_is_at_least(34)) SKIP("it does not say where a thread's id is");
     static struct scene s;
     pthread_t waiter;
     start(&s, KIND_DEFAULT, &waiter, 1);

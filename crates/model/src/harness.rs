@@ -8,9 +8,10 @@ use std::marker::PhantomData;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use flashlock_locks::cond::deferral::{Place, leave, take, take_back};
 use flashlock_locks::cond::{CondQueue, Defer, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Deadline, Handle, Memory as _, Word as _};
+use flashlock_locks::machine::{Deadline, Handle, Word as _};
 use flashlock_locks::parts::adoption::{Chain, pass_baton, signal_all};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::zeroed::Zeroed;
@@ -185,19 +186,43 @@ impl<C: Checker> Release<C> {
     }
 
     /// The word in the mutex of this address that holds the waiter, for seeded bugs.
-    pub fn waiter(mutex: u64) -> &'static Word<C> {
+    pub fn waiter_in(mutex: u64) -> &'static Word<C> {
         &ToRelease::of(mutex).waiter
     }
 
-    /// Takes the waiter, before the release.
+    /// Takes the waiter, before the release. (It is the owner's: then no access is modelled if nothing was left here.)
     fn take(&self) -> Option<Handle> {
-        let deferred_in = self.held(|held| {
+        let is_marked = self.held(|held| {
             held.by = None;
-            held.deferred_in.take()
-        })?;
-        let waiter = self.waiter.swap(0, Relaxed);
-        // SAFETY: a model may do anything with it: see `arena::handle_in`.
-        if deferred_in == Model::<C>::epoch() { unsafe { Handle::new(waiter) } } else { None }
+            held.deferred_in.is_some()
+        });
+        if is_marked { take::<Model<C>>(self) } else { None }
+    }
+}
+
+impl<C: Checker> Place<Model<C>> for Release<C> {
+    fn is_mine(&self) -> bool {
+        self.held(|held| held.by == Some(C::id()))
+    }
+
+    fn waiter(&self) -> &Word<C> {
+        &self.waiter
+    }
+
+    fn mark(&self, epoch: u32) {
+        self.held(|held| held.deferred_in = Some(epoch));
+    }
+
+    fn unmark(&self) {
+        self.held(|held| held.deferred_in = None);
+    }
+
+    fn is_marked(&self, epoch: u32) -> bool {
+        self.held(|held| held.deferred_in == Some(epoch))
+    }
+
+    fn fence(&self) {
+        C::fence();
     }
 }
 
@@ -217,25 +242,11 @@ impl<C: Checker> ToRelease<C> {
 // SAFETY: `Mutex::unlock` does so.
 unsafe impl<C: Checker> Defer for ToRelease<C> {
     fn defer(&self, mutex: u64, waiter: Handle) -> bool {
-        if mutex == 0 {
-            return false;
-        }
-        let release = Self::of(mutex);
-        let defers = release.held(|held| {
-            let defers = held.by == Some(C::id()) && held.deferred_in.is_none();
-            if defers {
-                held.deferred_in = Some(Model::<C>::epoch());
-            }
-            defers
-        });
-        if defers {
-            release.waiter.store(waiter.word(), Relaxed);
-        }
-        defers
+        mutex != 0 && leave(Self::of(mutex), waiter)
     }
 
     fn recall(&self, mutex: u64, waiter: Handle) -> bool {
-        Self::of(mutex).waiter.compare_exchange(waiter.word(), 0, Relaxed, Relaxed).is_ok()
+        take_back(Self::of(mutex), waiter)
     }
 }
 

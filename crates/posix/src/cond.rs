@@ -15,13 +15,14 @@
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
 
+use flashlock_locks::cond::deferral::{leave, take, take_back};
 use flashlock_locks::cond::{CondQueue, Defer, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked};
+use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked, Word as _};
 use flashlock_locks::parts::adoption::{self, Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::sem::Slept;
-use flashlock_native::{Word32, clock, holder};
+use flashlock_native::{Word32, clock};
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
 use crate::cancel::{self, pthread_testcancel};
@@ -62,17 +63,17 @@ unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
 /// Leaves wake-ups to the release of plain mutexes.
 struct ToRelease<M>(PhantomData<M>);
 
-// SAFETY: `mutex::unlock` signals the waiters that `Mutex::take_deferred` returns. So does `wait_shared`, before glibc
+// SAFETY: `mutex::unlock` signals the waiters that `take` returns. So does `wait_shared`, before glibc
 // releases the mutex.
 unsafe impl<M: Machine<Word = Word32>> Defer for ToRelease<M> {
     fn defer(&self, mutex: u64, waiter: Handle) -> bool {
         // SAFETY: the waiter will acquire this mutex, so it exists.
-        mutex != 0 && unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }.defer(waiter, holder::id(), M::epoch())
+        mutex != 0 && leave::<M>(unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }, waiter)
     }
 
     fn recall(&self, mutex: u64, waiter: Handle) -> bool {
         // SAFETY: the same.
-        unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }.recall(waiter)
+        take_back::<M>(unsafe { Mutex::at(mutex as *mut pthread_mutex_t) }, waiter)
     }
 }
 
@@ -233,10 +234,11 @@ unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
         if L::GLIBC_WORD || matches!(kind, Kind::Glibc(_)) {
             let mut shared = SharedWait { cond, mutex, until };
             let arg = (&raw mut shared).cast::<c_void>();
-            if matches!(kind, Kind::Plain)
-                && let Some(waiter) = object.take_deferred(M::epoch())
-            {
-                adoption::signal_all::<M>(waiter);
+            if matches!(kind, Kind::Plain) {
+                object.owner.store(0, Relaxed); // From here on, no signal leaves a waiter to this release.
+                if let Some(waiter) = take::<M>(object) {
+                    adoption::signal_all::<M>(waiter);
+                }
             }
             object.begin_wait();
             let result = cancel::call(SharedWait::wait, SharedWait::cleanup, arg);

@@ -16,8 +16,8 @@ const PROTECT: u32 = 0x40;
 const SHARED: u32 = 0x80;
 /// All bits that make a difference.
 const MASK: u32 = TYPE | ROBUST | INHERIT | PROTECT | SHARED;
-/// Ours, on a plain mutex: the release of the mutex is to wake a waiter of a condition variable. Only the holder sets
-/// and clears it. The bits above it tell [for which epoch](deferred_in).
+/// Ours, on a plain mutex: the release of the mutex is to wake a waiter of a condition variable, which its `count`
+/// names. The bits above this one tell [for which epoch](deferred_in).
 pub const DEFERRED: u32 = 0x400;
 const EPOCH_AT: u32 = 11;
 const EPOCHS: u32 = 1 << 20;
@@ -43,15 +43,6 @@ pub fn is_plain(kind: u32) -> bool {
     kind & MASK == 0 || {
         cold_path();
         kind & MASK == 3
-    }
-}
-
-/// Whether a `__kind` is [`Kind::Plain`] and without [`DEFERRED`], so that a release has nothing else to do.
-#[inline(always)]
-pub fn is_plain_to_release(kind: u32) -> bool {
-    kind & (MASK | DEFERRED) == 0 || {
-        cold_path();
-        kind & (MASK | DEFERRED) == 3
     }
 }
 
@@ -106,13 +97,11 @@ mod tests {
     fn a_deferred_wake_up_is_for_the_release_in_its_own_process() {
         for plain in [0, 3, 0x200, 0x203, 0x100] {
             let marked = with_deferred(plain, 5);
-            assert!(is_plain_to_release(plain) && is_plain(marked) && !is_plain_to_release(marked));
-            assert!(decode(marked) == Kind::Plain && without_deferred(marked) == plain);
+            assert!(is_plain(marked) && decode(marked) == Kind::Plain && without_deferred(marked) == plain);
             assert!(
                 deferred_in(marked, 5) && !deferred_in(marked, 6) && !deferred_in(plain, 5) && !deferred_in(plain, 0)
             );
             assert!(deferred_in(with_deferred(marked, 6), 6) && with_deferred(plain, u32::MAX) < 1 << 31);
         }
-        assert!([1, 2, 0x90, 0x21, 0x40, 0x80, DESTROYED].iter().all(|kind| !is_plain_to_release(*kind)));
     }
 }

@@ -31,14 +31,16 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, fence};
 
 use flashlock_locks::cond::CondQueue;
-use flashlock_locks::machine::{Handle, Machine};
-use flashlock_native::Word32;
+use flashlock_locks::cond::deferral::Place;
+use flashlock_locks::machine::Machine;
+use flashlock_native::{Word32, holder};
 
 use crate::glibc;
-use crate::kind::{deferred_in, is_plain_to_release, with_deferred, without_deferred};
+use crate::kind::{deferred_in, is_plain, with_deferred, without_deferred};
 
 /// A condition variable's waiter, counted in [`Mutex::users`].
 const WAITER: u32 = 1 << 16;
@@ -48,10 +50,9 @@ const WAITER: u32 = 1 << 16;
 pub struct Mutex {
     /// The lock's word.
     pub word: Word32,
-    /// How often a recursive mutex is held. A plain mutex has no such count. While its kind is
-    /// [`DEFERRED`](crate::kind::DEFERRED), this names the waiter of a condition variable whose wake-up was left to the
-    /// release ([`Defer`](flashlock_locks::cond::Defer)), or is 0.
-    pub count: AtomicU32,
+    /// How often a recursive mutex is held. A plain mutex has no such count: this is 0, or names the waiter of a
+    /// condition variable whose wake-up was left to the release ([`Defer`](flashlock_locks::cond::Defer)).
+    pub count: Word32,
     /// The holder's thread id. For a plain mutex it is 0 if the id is not at hand. There it is for debuggers, and tells
     /// a thread that signals whether it holds the mutex.
     pub owner: AtomicU32,
@@ -98,41 +99,6 @@ impl Mutex {
         self.users.load(Relaxed).wrapping_add(WAITER / 2) >= WAITER
     }
 
-    /// Leaves the wake-up of a waiter to the release of this mutex, if it is a plain one that the calling thread holds,
-    /// and that has no such waiter yet. `me`: the thread's id, or 0; `epoch`: that of this process.
-    pub fn defer(&self, waiter: Handle, me: u32, epoch: u32) -> bool {
-        let kind = self.kind.load(Relaxed);
-        // Not if glibc's code counts a holder: it would release the mutex without waking the waiter.
-        let is_held_by_me =
-            me != 0 && self.owner.load(Relaxed) == me && self.users.load(Relaxed).is_multiple_of(WAITER);
-        let defers = is_held_by_me && is_plain_to_release(kind);
-        if defers {
-            // Relaxed: the holder's own, as is the kind; see `recall`.
-            self.count.store(waiter.word(), Relaxed);
-            self.kind.store(with_deferred(kind, epoch), Relaxed);
-        }
-        defers
-    }
-
-    /// Takes the waiter that was left to the release, before the release.
-    pub fn take_deferred(&self, epoch: u32) -> Option<Handle> {
-        let kind = self.kind.load(Relaxed);
-        self.kind.store(without_deferred(kind), Relaxed);
-        // Relaxed: all that matters is that either this or `recall` takes it.
-        let waiter = self.count.swap(0, Relaxed);
-        if !deferred_in(kind, epoch) {
-            return None; // It waits in the parent of this process.
-        }
-        // SAFETY: it names the node that was left here, which is CLAIMED since (invariants 1 and 6 of `cond::fifo`).
-        unsafe { Handle::new(waiter) }
-    }
-
-    /// Takes back a waiter that was left to the release. Returns whether it was still there.
-    pub fn recall(&self, waiter: Handle) -> bool {
-        // Relaxed: see `take_deferred`.
-        self.count.compare_exchange(waiter.word(), 0, Relaxed, Relaxed).is_ok()
-    }
-
     /// The queue of the one lock that serves mutexes in this process: a `Q` made of words. It is in our 16 bytes, or in
     /// 20 bytes with glibc's `__spins`, which is unused if no glibc code may touch the mutex.
     ///
@@ -144,6 +110,36 @@ impl Mutex {
         let at = if size_of::<Q>() <= 16 { offset_of!(Self, queue) } else { offset_of!(Self, spins) };
         // SAFETY: the callers' promise. It fits (checked above), and any bytes are valid words.
         unsafe { &*(&raw const *self).byte_add(at).cast::<Q>() }
+    }
+}
+
+/// For plain mutexes. Without an owner's id there is no owner, and nothing is left there.
+impl<M: Machine<Word = Word32>> Place<M> for Mutex {
+    fn is_mine(&self) -> bool {
+        let me = holder::id();
+        // Not if glibc's code counts a holder: it would release the mutex without waking the waiter.
+        let is_ours = self.users.load(Relaxed).is_multiple_of(WAITER) && is_plain(self.kind.load(Relaxed));
+        me != 0 && self.owner.load(Relaxed) == me && is_ours
+    }
+
+    fn waiter(&self) -> &Word32 {
+        &self.count
+    }
+
+    fn mark(&self, epoch: u32) {
+        self.kind.store(with_deferred(self.kind.load(Relaxed), epoch), Relaxed);
+    }
+
+    fn unmark(&self) {
+        self.kind.store(without_deferred(self.kind.load(Relaxed)), Relaxed);
+    }
+
+    fn is_marked(&self, epoch: u32) -> bool {
+        deferred_in(self.kind.load(Relaxed), epoch)
+    }
+
+    fn fence(&self) {
+        fence(SeqCst);
     }
 }
 

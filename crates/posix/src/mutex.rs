@@ -14,9 +14,11 @@
 
 use core::ffi::c_int;
 use core::hint::cold_path;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::compiler_fence;
 
-use flashlock_locks::machine::{Clock, Deadline, Machine};
+use flashlock_locks::cond::deferral::{Place, take};
+use flashlock_locks::machine::{Clock, Deadline, Machine, Word as _};
 use flashlock_locks::parts::adoption::signal_all;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::{Word32, holder, thread};
@@ -25,7 +27,7 @@ use libc::{
 };
 
 use crate::glibc;
-use crate::kind::{DESTROYED, Kind, decode, is_plain, is_plain_to_release};
+use crate::kind::{DESTROYED, Kind, decode, is_plain};
 use crate::layout::Mutex;
 
 /// How an acquisition may wait.
@@ -299,12 +301,21 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
     // SAFETY: callers guarantee it. The mutex may be freed once the lock is released; nothing is accessed
     // afterwards.
     let mutex = unsafe { Mutex::at(address) };
-    if !is_plain_to_release(mutex.kind.load(Relaxed)) {
+    if !is_plain(mutex.kind.load(Relaxed)) {
         cold_path();
         // SAFETY: callers guarantee it.
         return unsafe { unlock_other::<L, M>(address) };
     }
+    let is_mine = mutex.owner.load(Relaxed) == holder::id();
     mutex.owner.store(0, Relaxed); // If glibc's code locks this mutex next, it requires 0.
+    // A signal handler of this thread that signals a condition variable finds the 0 from here on.
+    compiler_fence(SeqCst);
+    if !is_mine || mutex.count.load(Relaxed) != 0 {
+        cold_path();
+        // SAFETY: callers guarantee it.
+        unsafe { unlock_and_wake::<L, M>(mutex) };
+        return 0;
+    }
     // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     0
@@ -314,18 +325,10 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
 unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut pthread_mutex_t) -> c_int {
     // SAFETY: callers guarantee it.
     let mutex = unsafe { Mutex::at(address) };
-    match decode(mutex.kind.load(Relaxed)) {
-        Kind::Plain => {
-            // SAFETY: callers guarantee it.
-            unsafe { unlock_and_wake::<L, M>(mutex) };
-            return 0;
-        }
-        Kind::Glibc(why) => {
-            M::trace(why);
-            // SAFETY: callers guarantee it.
-            return unsafe { glibc::pthread_mutex_unlock(address) };
-        }
-        _ => {}
+    if let Kind::Glibc(why) = decode(mutex.kind.load(Relaxed)) {
+        M::trace(why);
+        // SAFETY: callers guarantee it.
+        return unsafe { glibc::pthread_mutex_unlock(address) };
     }
     if !is_mine(mutex) {
         return EPERM;
@@ -341,13 +344,16 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
     0
 }
 
-/// Releases a plain mutex, then wakes the waiter that a signal has left to this release.
+/// Releases a plain mutex whose owner is cleared, then wakes the waiters that a signal or a broadcast has left to this
+/// release.
 ///
 /// # Safety
 /// The caller is the mutex's holder, or acts for it.
+#[cold]
+#[inline(never)]
 unsafe fn unlock_and_wake<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex) {
-    let waiter = mutex.take_deferred(M::epoch());
-    mutex.owner.store(0, Relaxed);
+    Place::<M>::fence(mutex); // This may be another thread than the owner: see `cond::deferral`.
+    let waiter = take::<M>(mutex);
     // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     if let Some(waiter) = waiter {

@@ -224,10 +224,11 @@ impl<M: Machine> CondQueue<M> {
         if until_notified(node) != state::SIGNALED {
             return Outcome::Moved(me);
         }
+        let is_alive = node.is_alive();
         let baton = if node.prev.load(Relaxed) == BY_BROADCAST {
-            Handle::from_word(node.next.load(Relaxed))
+            Handle::from_word(node.next.load(Relaxed)).filter(|_| is_alive)
         } else {
-            if node.is_alive() {
+            if is_alive {
                 if self.deferred.load(Relaxed) == me.word() {
                     self.enter();
                     self.deferred.store(0, Relaxed); // Invariant 6.
@@ -298,9 +299,13 @@ impl<M: Machine> CondQueue<M> {
     /// Defers the wake-up of a CLAIMED waiter to the release of its mutex, if the calling thread holds that; under
     /// `lock`. Returns whether it did.
     fn defer(&self, waiter: Handle, mutex: &impl Defer) -> bool {
-        let deferred = self.deferred.load(Relaxed) == 0 && mutex.defer(mutex_of(waiter.node::<M>()), waiter);
-        if deferred {
-            self.deferred.store(waiter.word(), Relaxed);
+        if self.deferred.load(Relaxed) != 0 {
+            return false;
+        }
+        self.deferred.store(waiter.word(), Relaxed); // Before: another thread may release the mutex at any moment.
+        let deferred = mutex.defer(mutex_of(waiter.node::<M>()), waiter);
+        if !deferred {
+            self.deferred.store(0, Relaxed);
         }
         deferred
     }

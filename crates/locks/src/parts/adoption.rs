@@ -116,10 +116,14 @@ fn awaited(claimed: u32) -> u32 {
     claimed ^ state::CLAIMED ^ state::AWAITED
 }
 
-/// Waits while CLAIMED: CLAIMED -> AWAITED, and sleeps. Returns the state after that.
+/// Waits while CLAIMED: CLAIMED -> AWAITED, and sleeps. Returns the state after that. In a forked child (the thread has
+/// forked in a signal handler), the thread that claimed it does not exist: it goes on as if it were signalled.
 pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
     let claimed = claimed(node);
     loop {
+        if !node.is_alive() {
+            return state::SIGNALED;
+        }
         // Relaxed: it says only where this thread sleeps.
         let _ = node.state.compare_exchange(claimed, awaited(claimed), Relaxed, Relaxed);
         match node.state.load(Acquire) {

@@ -2,8 +2,10 @@
 //! twice, and neither the mutex nor the condition variable is touched after it is freed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use flashlock_locks::cond::deferral::{Place, leave, take};
 use flashlock_locks::cond::{AtOnce, Defer, Outcome};
 use flashlock_locks::machine::node::{is_claimed, state};
 use flashlock_locks::machine::{Handle, Memory as _, Waiting as _, Word as _};
@@ -15,10 +17,11 @@ use flashlock_locks::parts::adoption::{signal, until_notified};
 use flashlock_locks::parts::wait::Park;
 use flashlock_model::erased::erased;
 use flashlock_model::harness::{Release, ToRelease, finish};
-use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread::{self, JoinHandle};
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::tag::cond_words;
+use flashlock_model::word::Word;
 use flashlock_model::{Loom, Setup};
 
 use crate::common::{AnyMutex, Cond, Lock, world};
@@ -166,7 +169,7 @@ unsafe impl Defer for Torn {
     }
 
     fn recall(&self, mutex: u64, waiter: Handle) -> bool {
-        let word = Release::<Loomed>::waiter(mutex);
+        let word = Release::<Loomed>::waiter_in(mutex);
         let is_there = word.load(Relaxed) == waiter.word();
         if is_there {
             word.store(0, Relaxed);
@@ -195,6 +198,71 @@ const CLEARS_LATE: Wait = |shared, me| {
         Loom::wake(refs, u32::MAX);
     }
 };
+
+/// A mutex's place for a waiter, whose owner's id is a word that threads race for.
+struct Raced {
+    owner: Word<Loomed>,
+    waiter: Word<Loomed>,
+    epoch: AtomicU32,
+    fences: bool,
+}
+
+/// The id of the owner that signals.
+const ME: u32 = 7;
+
+impl Place<Loom> for Raced {
+    fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == ME
+    }
+
+    fn waiter(&self) -> &Word<Loomed> {
+        &self.waiter
+    }
+
+    fn mark(&self, epoch: u32) {
+        self.epoch.store(epoch, Relaxed);
+    }
+
+    fn unmark(&self) {
+        self.epoch.store(0, Relaxed);
+    }
+
+    fn is_marked(&self, epoch: u32) -> bool {
+        self.epoch.load(Relaxed) == epoch
+    }
+
+    fn fence(&self) {
+        if self.fences {
+            loom::sync::atomic::fence(SeqCst);
+        }
+    }
+}
+
+/// The owner leaves a waiter while another thread releases the mutex. One of them wakes it.
+fn released_by_another(fences: bool) {
+    let (owner, waiter, epoch) = (Word::new(ME), Word::new(0), AtomicU32::new(0));
+    let place = Arc::new(Raced { owner, waiter, epoch, fences });
+    // SAFETY: a model may do anything with it: see `arena::handle_in`.
+    let waiter = unsafe { Loom::take_node() };
+    let releases = {
+        let place = place.clone();
+        thread::spawn(move || {
+            place.owner.store(0, Relaxed);
+            place.fence();
+            take(&*place)
+        })
+    };
+    let is_left = leave(&*place, waiter);
+    let taken = releases.join().expect("no panic");
+    // Left and not taken: it sleeps although the mutex is free. Taken and not left: it is woken twice.
+    assert_eq!(is_left.then_some(waiter), taken);
+    Loom::give_node(waiter);
+}
+
+#[test]
+fn another_thread_may_release_the_mutex() {
+    explore("deferred, released by another", Depth::Exhaustive, SETUP, || released_by_another(true));
+}
 
 /// Two wait. The first is cancelled, and the signal goes to the second, unless the first had gone before.
 fn passed_on(cancel: fn(&Shared, Handle) -> Outcome) {
@@ -265,7 +333,7 @@ fn bugs() {
     find("deferred, cleared too late", Preemptions(3), SETUP, || destroyed_by_another(CLEARS_LATE, DESTROYS));
     find("deferred, the child wakes a waiter of its parent", Preemptions(1), REUSED, || {
         forked(|shared| {
-            let waiter = Release::<Loomed>::waiter(shared.mutex.address()).swap(0, Relaxed);
+            let waiter = Release::<Loomed>::waiter_in(shared.mutex.address()).swap(0, Relaxed);
             shared.mutex.unlock();
             // SAFETY: none: it is a seeded bug.
             if let Some(waiter) = unsafe { Handle::new(waiter) } {
@@ -273,6 +341,7 @@ fn bugs() {
             }
         });
     });
+    find("deferred, released by another without fences", Depth::Exhaustive, SETUP, || released_by_another(false));
     find("deferred, a cancelled waiter keeps the signal", Preemptions(2), SETUP, || {
         passed_on(|shared, me| shared.cond.queue.wait(me, None));
     });
