@@ -41,8 +41,8 @@ pub fn leave<M: Memory>(place: &impl Place<M>, waiter: Handle) -> bool {
         return false;
     }
     place.mark(M::epoch());
-    // It fails if a signal handler has left another one here meanwhile. Release: whoever takes the waiter sees the mark,
-    // and the links behind the waiter.
+    // It fails if a signal handler has left another one here meanwhile. Release: whoever takes the waiter sees the
+    // mark, and the links behind the waiter.
     if place.waiter().compare_exchange(0, waiter.word(), Release, Relaxed).is_err() {
         return false;
     }

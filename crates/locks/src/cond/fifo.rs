@@ -12,12 +12,12 @@
 //! or mostly last in, first out (Dice, *Malthusian Locks*, §6.10 and 6.11). A broadcast takes the queue as it is.
 //!
 //! ## A signal by the holder of the mutex
-//! A waiter that is woken while the mutex is held wakes up in vain: it must sleep again until the mutex is released, and
-//! on a busy machine it takes the CPU from the holder meanwhile. So if the thread that signals holds the waiter's mutex,
-//! it takes the waiter off the queue, and *defers* the wake-up to its release of the mutex ([`Defer`]). The waiter could
-//! not have returned before that release, so a program cannot tell, with one exception. A thread may destroy the
-//! condition variable before the release, because no thread is blocked on it any more. It must not wait for the
-//! waiter, which waits for the mutex, which that thread may hold itself. So it takes the deferred waiter back
+//! A waiter that is woken while the mutex is held wakes up in vain: it must sleep again until the mutex is released,
+//! and on a busy machine it takes the CPU from the holder meanwhile. So if the thread that signals holds the waiter's
+//! mutex, it takes the waiter off the queue, and *defers* the wake-up to its release of the mutex ([`Defer`]). The
+//! waiter could not have returned before that release, so a program cannot tell, with one exception. A thread may
+//! destroy the condition variable before the release, because no thread is blocked on it any more. It must not wait for
+//! the waiter, which waits for the mutex, which that thread may hold itself. So it takes the deferred waiter back
 //! ([`Defer::recall`]), and wakes it. A broadcast to [few](crate::parts::raw::RawLock::FEW) waiters defers all of them
 //! together. They have given their references back (invariant 2), so a thread that destroys the condition variable does
 //! not wait for them. A mutex has room for one waiter, or for those of one broadcast, and a condition variable for one.
