@@ -3,8 +3,9 @@
 //! Debuggers read a mutex's `__owner` to see which thread holds it, so locks write the holder's id there. That costs
 //! nothing measurable if the id is at hand. glibc keeps it in each thread's own storage, and describes the place for
 //! debuggers in `_thread_db_pthread_tid`: bits, number and offset. The value found there is compared with the kernel's.
-//! While the place is unknown, or if the values differ, mutexes name no owner. (Where an id decides something,
-//! [`thread::id`] is used, which also detects a child that was forked without glibc.)
+//! While the place is unknown, or if the values differ, mutexes name no owner. (Where an id decides who may do what,
+//! [`thread::id`] is used, which also detects a child that was forked without glibc. This one decides at most when a
+//! waiter is woken.)
 
 #[cfg(target_arch = "x86_64")]
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

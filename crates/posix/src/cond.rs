@@ -77,17 +77,6 @@ unsafe impl<M: Machine<Word = Word32>> Defer for ToRelease<M> {
     }
 }
 
-// SAFETY: as for `ToRelease`.
-unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Defer for ToQueue<L, M> {
-    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
-        ToRelease::<M>(PhantomData).defer(mutex, waiter)
-    }
-
-    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
-        ToRelease::<M>(PhantomData).recall(mutex, waiter)
-    }
-}
-
 impl<M: Machine<Word = Word32>> Waiting<'_, M> {
     /// Acquires the mutex as the outcome of the wait requires, and ends what `wait_private` began.
     ///
@@ -387,7 +376,7 @@ pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word3
             M::trace(Event::GlibcShared);
             return glibc::pthread_cond_broadcast(cond);
         }
-        object.queue.broadcast(&ToQueue::<L, M>(PhantomData));
+        object.queue.broadcast(&ToQueue::<L, M>(PhantomData), &ToRelease::<M>(PhantomData));
     }
     0
 }

@@ -96,7 +96,8 @@ pub(crate) fn own(mutex: &Mutex) {
     mutex.count.store(1, Relaxed);
 }
 
-/// Records that the calling thread has acquired a plain mutex. Only debuggers read this: nothing here does.
+/// Records that the calling thread has acquired a plain mutex. This is for debuggers. Here it only decides when a
+/// waiter of a condition variable is woken, not who holds the mutex.
 #[inline(always)]
 pub(crate) fn name_holder(mutex: &Mutex) {
     mutex.owner.store(holder::id(), Relaxed);
@@ -306,11 +307,11 @@ pub unsafe extern "C-unwind" fn unlock<L: RawLock<M>, M: Machine<Word = Word32>>
         // SAFETY: callers guarantee it.
         return unsafe { unlock_other::<L, M>(address) };
     }
-    let is_mine = mutex.owner.load(Relaxed) == holder::id();
+    let differs = mutex.owner.load(Relaxed) ^ holder::id();
     mutex.owner.store(0, Relaxed); // If glibc's code locks this mutex next, it requires 0.
     // A signal handler of this thread that signals a condition variable finds the 0 from here on.
     compiler_fence(SeqCst);
-    if !is_mine || mutex.count.load(Relaxed) != 0 {
+    if (differs | mutex.count.load(Relaxed)) != 0 {
         cold_path();
         // SAFETY: callers guarantee it.
         unsafe { unlock_and_wake::<L, M>(mutex) };

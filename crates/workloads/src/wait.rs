@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use flashlock_locks::cond::{AtOnce, CondQueue, Defer, Morph, Outcome};
-use flashlock_locks::machine::{Handle, Machine, Patience, Unparked, Word};
+use flashlock_locks::cond::{AtOnce, CondQueue, Morph, Outcome};
+use flashlock_locks::machine::{Machine, Patience, Unparked, Word};
 use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::sem::{Entry, SemQueue, Semaphore, Slept};
 
@@ -65,17 +65,6 @@ unsafe impl Morph for NotMoved {
     }
 }
 
-// SAFETY: it never returns true.
-unsafe impl Defer for NotMoved {
-    fn defer(&self, mutex: u64, waiter: Handle) -> bool {
-        AtOnce.defer(mutex, waiter)
-    }
-
-    fn recall(&self, mutex: u64, waiter: Handle) -> bool {
-        AtOnce.recall(mutex, waiter)
-    }
-}
-
 impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
     fn wait(&self, lock: &impl Lock) {
         // SAFETY: the handle goes to `wait_with`, and what comes back to `pass_baton`.
@@ -96,7 +85,7 @@ impl<M: Machine<Word: Sync>> Condition for RawCond<M> {
     }
 
     fn broadcast(&self) {
-        self.queue.broadcast(&NotMoved);
+        self.queue.broadcast(&NotMoved, &AtOnce);
     }
 }
 

@@ -107,7 +107,7 @@ pub enum Outcome {
 ///
 /// # Safety
 /// `adopt` does no more with the chain than it says, or [lets it go](Chain::hand_over_hand).
-pub unsafe trait Morph: Defer {
+pub unsafe trait Morph {
     /// At most so many waiters are deferred together, [as the lock wants](crate::parts::raw::RawLock::FEW).
     fn few(&self) -> u32;
 
@@ -319,7 +319,7 @@ impl<M: Machine> CondQueue<M> {
 
     /// Wakes all waiters. If they are many, only one at a time contends for their mutex. If they are few, and the
     /// calling thread holds the mutex, its release wakes them.
-    pub fn broadcast(&self, morph: &impl Morph) {
+    pub fn broadcast(&self, morph: &impl Morph, mutex: &impl Defer) {
         if self.head.load(Relaxed) == 0 {
             return;
         }
@@ -344,7 +344,7 @@ impl<M: Machine> CondQueue<M> {
                 // The waiters' references keep the object alive up to here. From here on, no thread needs it.
                 self.release_refs(count);
                 let are_few = is_one_mutex && count <= morph.few();
-                if !are_few || !morph.defer(mutex_of(first.node::<M>()), first) {
+                if !are_few || !mutex.defer(mutex_of(first.node::<M>()), first) {
                     release_chain::<M>(first, morph);
                 }
             });

@@ -121,13 +121,11 @@ fn awaited(claimed: u32) -> u32 {
 pub fn until_notified<M: Machine>(node: &Node<M>) -> u32 {
     let claimed = claimed(node);
     loop {
-        if !node.is_alive() {
-            return state::SIGNALED;
-        }
         // Relaxed: it says only where this thread sleeps.
         let _ = node.state.compare_exchange(claimed, awaited(claimed), Relaxed, Relaxed);
         match node.state.load(Acquire) {
-            asleep if asleep == awaited(claimed) => drop(M::park(&node.state, asleep, None)),
+            asleep if asleep == awaited(claimed) && node.is_alive() => drop(M::park(&node.state, asleep, None)),
+            asleep if asleep == awaited(claimed) => return state::SIGNALED,
             notified => return notified,
         }
     }
