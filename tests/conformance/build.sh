@@ -11,14 +11,14 @@ cxx=${CXX:-c++}
 common="-Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-}"
 c_flags="-std=gnu11 -D_GNU_SOURCE $common"
 
-harness="report.c support.c exclusion.c blocked.c slow_motion.c slow_crowd.c rwlock.c sem.c"
+harness="report.c support.c exclusion.c blocked.c slow_motion.c slow_crowd.c doomed.c rwlock.c sem.c"
 areas="mutex_kinds.c mutex_timed.c mutex_static.c mutex_lifetime.c mutex_foreign.c
        cond_basic.c cond_refused.c cond_timed.c cond_cancel.c cond_stress.c cond_busy.c cond_holder.c order.c c11.c
        errno_kept.c alone.c owner.c
        fork.c fork_storm.c signals.c signals_frozen.c threads.c threads_starved.c exit.c
        spin_basic.c sem_basic.c sem_waits.c sem_signals.c slow_spin.c slow_sem.c
        rwlock_codes.c rwlock_objects.c rwlock_order.c rwlock_life.c
-       slow_mutex.c slow_sleepers.c slow_waiters.c slow_cond.c slow_pairs.c slow_fork.c slow_rw.c slow_unlock.c
+       slow_mutex.c slow_sleepers.c slow_waiters.c slow_cond.c slow_pairs.c slow_fork.c slow_rw.c slow_unlock.c slow_rw_end.c
        attributes.c passthrough_robust.c passthrough_shared.c mapped.c real_time.c constructors.c malloc.c sandbox.c"
 
 for plugin in deepbind ctor statics tls; do

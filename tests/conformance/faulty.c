@@ -26,7 +26,13 @@ static const char __libc_single_threaded = 0;
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
-#define REAL(name) ((__typeof__(&name))real(#name))
+/* Looked up once a place: a thread in slow motion must not stop others that look something up. */
+#define REAL(name)                                                          \
+    ({                                                                      \
+        static _Atomic(void *) found;                                       \
+        if (!atomic_load(&found)) atomic_store(&found, real(#name));        \
+        (__typeof__(&name))atomic_load(&found);                             \
+    })
 
 static const char *const faults[] = {
     "none",
@@ -56,6 +62,7 @@ static const char *const faults[] = {
     "lock-opens-a-file",
     "lock-sets-errno",
     "lock-writes-behind-the-mutex",
+    "release-looks-back",
     "spin-excludes-nobody",
     "takes-a-key",
 };
@@ -75,6 +82,13 @@ static bool is_of(const char *family)
 static void *real(const char *name)
 {
     return dlsym(RTLD_NEXT, name);
+}
+
+/* Reads what has been released. */
+static int looked_back(const volatile void *object, int result)
+{
+    if (has("release-looks-back")) (void)*(const volatile char *)object;
+    return result;
 }
 
 __attribute__((constructor)) static void choose(void)
@@ -308,7 +322,7 @@ EXPORT int sem_timedwait(sem_t *restrict s, const struct timespec *restrict unti
 
 EXPORT int sem_post(sem_t *p)
 {
-    if (!is_ours(p)) return REAL(sem_post)(p);
+    if (!is_ours(p)) return looked_back(p, REAL(sem_post)(p));
     struct sem *s = (struct sem *)p;
     unsigned before = atomic_fetch_add(&s->value, 1);
     if (before > 0 && has("sem-post-wakes-only-the-first")) return 0;
@@ -408,7 +422,7 @@ EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
 
 EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 {
-    return is_of("rw-") ? rw_release(lock) : REAL(pthread_rwlock_unlock)(lock);
+    return is_of("rw-") ? rw_release(lock) : looked_back(lock, REAL(pthread_rwlock_unlock)(lock));
 }
 
 /* ---- Mutexes that count their sleepers, and look whether the process has one thread ---- */
@@ -472,7 +486,7 @@ EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct
 EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     if (is_of("own-mutex-")) return mutex_release((struct mutex *)mutex);
-    int result = REAL(pthread_mutex_unlock)(mutex);
+    int result = looked_back(mutex, REAL(pthread_mutex_unlock)(mutex));
     if (unsent) REAL(pthread_cond_signal)(unsent);
     unsent = NULL;
     return result;
@@ -517,4 +531,9 @@ EXPORT int pthread_mutexattr_setrobust(pthread_mutexattr_t *attributes, int robu
 EXPORT int pthread_spin_lock(pthread_spinlock_t *lock)
 {
     return has("spin-excludes-nobody") ? 0 : REAL(pthread_spin_lock)(lock);
+}
+
+EXPORT int pthread_spin_unlock(pthread_spinlock_t *lock)
+{
+    return looked_back(lock, REAL(pthread_spin_unlock)(lock));
 }

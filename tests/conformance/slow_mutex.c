@@ -1,116 +1,32 @@
 /* Mutexes in slow motion: unlock must not look back once another thread has been let in, and no second one gets in. */
-#include "slow_motion.h"
-
-#include <sys/mman.h>
+#include "doomed.h"
 
 /* ---- Touching a mutex after letting the next owner in ---- */
 
-static pthread_mutex_t *doomed; /* alone on its page */
-static struct gate ask, answer;
-static atomic_bool gone;
-static int heirs;
+static void make(int kind) { mutex_make(doomed_page(), kind); }
 
-static void end_it(void)
+static int lock(void) { return pthread_mutex_lock(doomed_page()); }
+
+static int try_to_lock(void) { return pthread_mutex_trylock(doomed_page()); }
+
+static int unlock(void) { return pthread_mutex_unlock(doomed_page()); }
+
+static void destroy(void)
 {
-    HOT_OK(pthread_mutex_unlock(doomed));
-    HOT_OK(pthread_mutex_destroy(doomed));
-    HOT_OK(mprotect(doomed, 4096, PROT_NONE));
-    atomic_store(&gone, true);
+    HOT_OK(unlock());
+    HOT_OK(pthread_mutex_destroy(doomed_page()));
 }
 
-static void *try_when_asked(void *unused)
-{
-    for (int asked = 1; !atomic_load(&gone); asked++) {
-        gate_wait(&ask, asked);
-        int rc = pthread_mutex_trylock(doomed);
-        if (rc == 0)
-            end_it();
-        else
-            HOT_RC(rc, EBUSY);
-        gate_open(&answer);
-    }
-    return unused;
-}
-
-static void ask_once(void)
-{
-    if (atomic_load(&gone)) return;
-    int asked = gate_count(&ask) + 1;
-    gate_open(&ask);
-    gate_wait(&answer, asked);
-}
-
-static void doomed_make(int kind)
-{
-    if (!doomed) doomed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK_EQ(mprotect(doomed, 4096, PROT_READ | PROT_WRITE), 0);
-    ask = answer = (struct gate){0};
-    atomic_store(&gone, false);
-    mutex_make(doomed, kind);
-    /* Once at full speed: lazy binding is none of our business. */
-    CHECK_OK(pthread_mutex_lock(doomed));
-    CHECK_OK(pthread_mutex_unlock(doomed));
-    CHECK_OK(pthread_mutex_lock(doomed));
-}
-
-/* After every instruction of unlock another thread tries to get in; once in, it destroys the mutex and its memory. */
-static void ended_by_a_passer_by(int kind)
-{
-    for (int round = 0; round < 10; round++) {
-        doomed_make(kind);
-        pthread_t heir = thread_start(try_when_asked, NULL);
-        slow_begin(ask_once);
-        int rc = pthread_mutex_unlock(doomed);
-        slow_end();
-        CHECK_OK(rc);
-        ask_once();
-        thread_join(heir);
-    }
-}
-
-static void *wait_and_end(void *tid)
-{
-    atomic_store((_Atomic pid_t *)tid, gettid());
-    HOT_OK(pthread_mutex_lock(doomed));
-    if (--heirs == 0)
-        end_it();
-    else
-        HOT_OK(pthread_mutex_unlock(doomed));
-    return NULL;
-}
-
-static void nap_while_it_lives(void)
-{
-    if (!atomic_load(&gone)) nap_us(20);
-}
-
-/* The same with waiters asleep: the one that gets it last ends it while the unlock that woke it is still under way. */
-static void ended_by_waiters(int kind, int count)
-{
-    for (int round = 0; round < 5; round++) {
-        pthread_t threads[3];
-        doomed_make(kind);
-        heirs = count;
-        for (int i = 0; i < count; i++) {
-            _Atomic pid_t tid = 0;
-            threads[i] = thread_start(wait_and_end, &tid);
-            while (atomic_load(&tid) == 0) sched_yield();
-            settle(tid);
-        }
-        slow_begin(nap_while_it_lives);
-        int rc = pthread_mutex_unlock(doomed);
-        slow_end();
-        CHECK_OK(rc);
-        for (int i = 0; i < count; i++) thread_join(threads[i]);
-    }
-}
+static const struct doomed doomed = {
+    .make = make, .hold = lock, .release = unlock, .get = lock, .try_to_get = try_to_lock, .busy = EBUSY,
+    .destroy = destroy};
 
 #define ENDED(title, kind)                                                                          \
-    CHECK(slow_motion, title##_unlock_never_looks_back) { ended_by_a_passer_by(kind); }             \
-    CHECK(slow_motion, title##_unlock_with_a_waiter_never_looks_back) { ended_by_waiters(kind, 1); }
+    CHECK(slow_motion, title##_unlock_never_looks_back) { doomed_by_a_passer_by(&doomed, kind); }   \
+    CHECK(slow_motion, title##_unlock_with_a_waiter_never_looks_back) { doomed_by_waiters(&doomed, kind, 1); }
 KINDS(ENDED)
 
-CHECK(slow_motion, default_unlock_with_3_waiters_never_looks_back) { ended_by_waiters(KIND_DEFAULT, 3); }
+CHECK(slow_motion, default_unlock_with_3_waiters_never_looks_back) { doomed_by_waiters(&doomed, KIND_DEFAULT, 3); }
 
 /* ---- Exclusion, with one thread in slow motion and three at full speed ---- */
 

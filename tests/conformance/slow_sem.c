@@ -1,10 +1,9 @@
 /* Semaphores in slow motion: something else happens between any two instructions of a post, or of a wait. */
-#include "slow_motion.h"
+#include "doomed.h"
 
 #include <semaphore.h>
-#include <sys/mman.h>
 
-static sem_t *sem; /* alone on its page, where it matters */
+static sem_t *sem; /* doomed_page() */
 
 static int value(void)
 {
@@ -15,8 +14,7 @@ static int value(void)
 
 static void renew(unsigned permits)
 {
-    if (!sem) sem = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK_EQ(mprotect(sem, 4096, PROT_READ | PROT_WRITE), 0);
+    sem = doomed_page();
     CHECK_OK(sem_init(sem, 0, 1));
     /* Once at full speed: lazy binding is none of our business. */
     CHECK_OK(sem_wait(sem));
@@ -27,82 +25,27 @@ static void renew(unsigned permits)
 
 /* ---- A post never looks back ---- */
 
-static atomic_bool gone;
-static struct gate ask, answer;
-
-static void end_it(void)
+static void make(int unused)
 {
-    HOT_OK(sem_destroy(sem));
-    HOT_OK(mprotect(sem, 4096, PROT_NONE));
-    atomic_store(&gone, true);
+    (void)unused;
+    renew(1);
 }
 
-static void *try_when_asked(void *unused)
-{
-    for (int asked = 1; !atomic_load(&gone); asked++) {
-        gate_wait(&ask, asked);
-        if (sem_trywait(sem) == 0) end_it();
-        else HOT_RC(errno, EAGAIN);
-        gate_open(&answer);
-    }
-    return unused;
-}
+static int get(void) { return sem_wait(sem) == 0 ? 0 : errno; }
 
-static void ask_once(void)
-{
-    if (atomic_load(&gone)) return;
-    int asked = gate_count(&ask) + 1;
-    gate_open(&ask);
-    gate_wait(&answer, asked);
-}
+static int try_to_get(void) { return sem_trywait(sem) == 0 ? 0 : errno; }
 
-/* After every instruction of the post another thread tries to get the permit; it then destroys the semaphore and its
- * memory. */
-CHECK(slow_motion, sem_post_never_looks_back)
-{
-    for (int round = 0; round < 10; round++) {
-        renew(0);
-        ask = answer = (struct gate){0};
-        atomic_store(&gone, false);
-        pthread_t heir = thread_start(try_when_asked, NULL);
-        slow_begin(ask_once);
-        int rc = sem_post(sem);
-        slow_end();
-        CHECK_OK(rc);
-        ask_once();
-        thread_join(heir);
-    }
-}
+static int post(void) { return sem_post(sem) == 0 ? 0 : errno; }
 
-static void *wait_and_end(void *tid)
-{
-    atomic_store((_Atomic pid_t *)tid, gettid());
-    HOT_OK(sem_wait(sem));
-    end_it();
-    return NULL;
-}
+static void destroy(void) { HOT_OK(sem_destroy(sem)); }
 
-static void nap_while_it_lives(void)
-{
-    if (!atomic_load(&gone)) nap_us(20);
-}
+static const struct doomed doomed = {
+    .make = make, .hold = get, .release = post, .get = get, .try_to_get = try_to_get, .busy = EAGAIN,
+    .destroy = destroy};
 
-CHECK(slow_motion, sem_post_to_a_waiter_never_looks_back)
-{
-    for (int round = 0; round < 10; round++) {
-        _Atomic pid_t tid = 0;
-        renew(0);
-        atomic_store(&gone, false);
-        pthread_t heir = thread_start(wait_and_end, &tid);
-        while (atomic_load(&tid) == 0) sched_yield();
-        settle(tid);
-        slow_begin(nap_while_it_lives);
-        int rc = sem_post(sem);
-        slow_end();
-        CHECK_OK(rc);
-        thread_join(heir);
-    }
-}
+CHECK(slow_motion, sem_post_never_looks_back) { doomed_by_a_passer_by(&doomed, 0); }
+
+CHECK(slow_motion, sem_post_to_a_waiter_never_looks_back) { doomed_by_waiters(&doomed, 0, 1); }
 
 /* ---- A handler posts to what it has interrupted ---- */
 

@@ -1,59 +1,34 @@
 /* Spinlocks in slow motion: something else happens between any two instructions of lock and unlock. */
-#include "slow_motion.h"
+#include "doomed.h"
 
-#include <sys/mman.h>
+static pthread_spinlock_t *lock;
 
-static pthread_spinlock_t *lock; /* alone on its page */
-static struct gate ask, answer;
-static atomic_bool gone;
+/* ---- Touching a lock after letting the next owner in ---- */
 
-static void *try_when_asked(void *unused)
+static void make(int unused)
 {
-    for (int asked = 1; !atomic_load(&gone); asked++) {
-        gate_wait(&ask, asked);
-        int rc = pthread_spin_trylock(lock);
-        if (rc == 0) {
-            HOT_OK(pthread_spin_unlock(lock));
-            HOT_OK(pthread_spin_destroy(lock));
-            HOT_OK(mprotect((void *)lock, 4096, PROT_NONE));
-            atomic_store(&gone, true);
-        } else {
-            HOT_RC(rc, EBUSY);
-        }
-        gate_open(&answer);
-    }
-    return unused;
+    (void)unused;
+    lock = doomed_page();
+    CHECK_OK(pthread_spin_init(lock, PTHREAD_PROCESS_PRIVATE));
 }
 
-static void ask_once(void)
+static int get(void) { return pthread_spin_lock(lock); }
+
+static int try_to_get(void) { return pthread_spin_trylock(lock); }
+
+static int release(void) { return pthread_spin_unlock(lock); }
+
+static void destroy(void)
 {
-    if (atomic_load(&gone)) return;
-    int asked = gate_count(&ask) + 1;
-    gate_open(&ask);
-    gate_wait(&answer, asked);
+    HOT_OK(release());
+    HOT_OK(pthread_spin_destroy(lock));
 }
 
-/* After every instruction of unlock another thread tries to get in; once in, it destroys the lock and its memory. */
-CHECK(slow_motion, spin_unlock_never_looks_back)
-{
-    lock = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    for (int round = 0; round < 10; round++) {
-        CHECK_EQ(mprotect((void *)lock, 4096, PROT_READ | PROT_WRITE), 0);
-        ask = answer = (struct gate){0};
-        atomic_store(&gone, false);
-        CHECK_OK(pthread_spin_init(lock, PTHREAD_PROCESS_PRIVATE));
-        CHECK_OK(pthread_spin_lock(lock));
-        CHECK_OK(pthread_spin_unlock(lock));
-        CHECK_OK(pthread_spin_lock(lock));
-        pthread_t heir = thread_start(try_when_asked, NULL);
-        slow_begin(ask_once);
-        int rc = pthread_spin_unlock(lock);
-        slow_end();
-        CHECK_OK(rc);
-        ask_once();
-        thread_join(heir);
-    }
-}
+static const struct doomed doomed = {
+    .make = make, .hold = get, .release = release, .get = get, .try_to_get = try_to_get, .busy = EBUSY,
+    .destroy = destroy};
+
+CHECK(slow_motion, spin_unlock_never_looks_back) { doomed_by_a_passer_by(&doomed, 0); }
 
 /* ---- A waiter stopped at any instruction of its lock ---- */
 

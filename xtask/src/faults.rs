@@ -40,7 +40,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 24] = [
+const FAULTS: [Fault; 25] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -82,6 +82,15 @@ const FAULTS: [Fault; 24] = [
     Fault::new("lock-opens-a-file", GLIBC, Wrong, &["sandbox.a_hundred_wait_for_a_mutex"]),
     Fault::new("lock-sets-errno", GLIBC, Wrong, &["errno_kept.uncontended_mutex_calls"]),
     Fault::new("lock-writes-behind-the-mutex", GLIBC, Wrong, &["mutex_static.neighbours_stay_untouched"]),
+    Fault::new("release-looks-back", GLIBC, Wrong, &[
+        "slow_motion.default_unlock_never_looks_back", "slow_motion.default_unlock_with_a_waiter_never_looks_back",
+        "slow_motion.default_unlock_with_3_waiters_never_looks_back",
+        "slow_motion.sem_post_never_looks_back", "slow_motion.sem_post_to_a_waiter_never_looks_back",
+        "slow_motion.rw_static_unlock_never_looks_back",
+        "slow_motion.rw_static_unlock_with_a_waiter_never_looks_back",
+        "slow_motion.rw_unlock_with_3_waiters_never_looks_back",
+        "slow_motion.spin_unlock_never_looks_back",
+    ]),
     Fault::new("spin-excludes-nobody", GLIBC, Wrong, &["spin.two_threads_exclude"]),
     Fault::new("takes-a-key", GLIBC, Wrong, &["threads.a_program_gets_all_thread_specific_keys"]),
 ];
