@@ -87,7 +87,7 @@ static void *wait_and_end(void *tid)
     if (--heirs == 0)
         end_it();
     else
-        HOT_OK(object->release());
+        HOT_OK(object->pass_on ? object->pass_on() : object->release());
     return NULL;
 }
 

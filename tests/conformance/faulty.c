@@ -207,7 +207,7 @@ EXPORT int pthread_cond_signal(pthread_cond_t *p)
         unsent = p;
         return 0;
     }
-    if (!is_of("cond-")) return REAL(pthread_cond_signal)(p);
+    if (!is_of("cond-")) return looked_back(p, REAL(pthread_cond_signal)(p));
     struct cond *c = (struct cond *)p;
     bool locks = !has("cond-two-signals-count-as-one");
     if (locks) enter(&c->lock);
@@ -222,7 +222,7 @@ EXPORT int pthread_cond_signal(pthread_cond_t *p)
 
 EXPORT int pthread_cond_broadcast(pthread_cond_t *p)
 {
-    if (!is_of("cond-")) return REAL(pthread_cond_broadcast)(p);
+    if (!is_of("cond-")) return looked_back(p, REAL(pthread_cond_broadcast)(p));
     struct cond *c = (struct cond *)p;
     enter(&c->lock);
     atomic_store(&c->signals, atomic_load(&c->waiters));
