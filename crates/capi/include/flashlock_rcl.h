@@ -104,7 +104,7 @@ int flashlock_rcl_exec(flashlock_rcl_t *lock, flashlock_rcl_section_t *section, 
  */
 int flashlock_rcl_assign(flashlock_rcl_t *lock, flashlock_rcl_server_t *server);
 
-/* An adaptive lock that was assigned may move again. EINVAL: `lock` is NULL. */
+/* An adaptive lock that was assigned may move again. It becomes ordinary first. EINVAL: `lock` is NULL. */
 int flashlock_rcl_unpin(flashlock_rcl_t *lock);
 
 /* The number of the server that runs the lock's sections, or 0. It may change at any time. */

@@ -264,6 +264,7 @@ public:
 
     delegated(const delegated&) = delete;
     delegated& operator=(const delegated&) = delete;
+    ~delegated() { flashlock_rcl_destroy(&lock_); }
 
     // Calls section(value) or section(value, inside&) under the lock. Returns or throws what the section does. Throws
     // std::system_error with EDEADLK in a section of the same lock.
@@ -282,6 +283,8 @@ public:
     // Makes the lock that server's, or ordinary. It waits for the lock.
     void assign(const server& server) { detail::check(flashlock_rcl_assign(&lock_, server.native_handle())); }
     void make_ordinary() { detail::check(flashlock_rcl_assign(&lock_, nullptr)); }
+    // An adaptive lock that was assigned may move again. It becomes ordinary first.
+    void unpin() noexcept { flashlock_rcl_unpin(&lock_); }
 
     // The number of the server that runs its sections, or 0. It may change at any time.
     std::uint32_t server_number() const noexcept { return flashlock_rcl_server_of(&lock_); }

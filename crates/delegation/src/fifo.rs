@@ -22,6 +22,14 @@ pub(crate) fn ask(priority: i32) -> bool {
     set(0, priority)
 }
 
+/// Gives the calling thread the ordinary policy.
+pub(crate) fn ordinary() {
+    let priority = 0_i32;
+    let arguments = [0, libc::SCHED_OTHER as usize, &raw const priority as usize, 0, 0, 0];
+    // SAFETY: as above.
+    unsafe { sys::syscall(libc::SYS_sched_setscheduler, arguments) };
+}
+
 /// Moves a thread behind all others of its priority.
 pub(crate) fn requeue(thread: u32) {
     let _ = set(thread, LOWER) && set(thread, WORKER);

@@ -149,13 +149,9 @@ unsafe impl Roster<Machine> for Here {
     }
 
     fn works(&self) {
-        use flashlock_locks::machine::Special as _;
-        use std::sync::atomic::Ordering::Relaxed;
-
         let Some((number, _)) = WORKER.get() else { return };
-        Machine::light_fence();
         let host = Host::of(number);
-        if host.quiet.load(Relaxed) != 0 {
+        if host.core.must_call() {
             host.call_manager();
         }
     }

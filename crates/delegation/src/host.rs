@@ -34,8 +34,6 @@ pub(crate) struct Host {
     pub(crate) options: Options,
     /// Changes when the manager must look at once. The manager sleeps on it.
     pub(crate) bell: Word32,
-    /// 1: the manager sleeps until it is called, because the server has long had nothing to do.
-    pub(crate) quiet: AtomicU32,
     /// How often a thread was needed and could not be made: the limit was reached, or the system refused.
     pub(crate) short: AtomicU64,
     pub(crate) elections: AtomicU64,
@@ -77,7 +75,6 @@ impl Host {
             core,
             options,
             bell: Word32(AtomicU32::new(0)),
-            quiet: AtomicU32::new(0),
             short: AtomicU64::new(0),
             elections: AtomicU64::new(0),
             is_fifo: AtomicBool::new(false),

@@ -62,6 +62,7 @@ mod host;
 pub mod named;
 pub mod raw;
 pub mod server;
+mod start;
 pub mod statistics;
 mod threads;
 

@@ -109,27 +109,33 @@ impl<W: WaitPolicy> Raw<W> {
     /// Runs a section's work. Meanwhile the calling thread is known to be inside this lock.
     ///
     /// An adaptive lock moves, when its section has ended, to the server where it is wanted.
+    ///
+    /// # Safety
+    /// The calling thread runs a section of this lock, and so holds it.
     #[inline]
-    pub fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub unsafe fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
         let Some(meter) = self.meter() else { return here::inside(self.address(), work) };
         // Relaxed: the lock orders them (invariant 1).
         let count = self.sections.load(Relaxed).wrapping_add(1);
         self.sections.store(count, Relaxed);
         let result = here::inside(self.address(), || meter::inside(self.address(), meter, count, work));
         if meter.wanted() != self.server() {
-            self.goes(meter);
+            // SAFETY: the callers' promise.
+            unsafe { self.goes(meter) };
         }
         result
     }
 
     /// (held by the caller, anywhere) -> (held by the caller, where it is wanted), if that server is open. (It is
     /// closed in a child that was forked.)
+    ///
+    /// # Safety
+    /// The calling thread holds the lock.
     #[cold]
-    fn goes(&self, meter: &Meter) {
+    unsafe fn goes(&self, meter: &Meter) {
         let wanted = meter.wanted();
         if wanted == 0 || !Host::of(wanted).core.is_closed() {
-            // SAFETY: the caller runs a section of it, and so holds it. If the server is closed later, clients find
-            // out.
+            // SAFETY: the callers hold it. If the server is closed later, clients find out.
             unsafe { assign(&self.lock, wanted, &Here) };
             meter.moved(wanted);
         }
@@ -183,7 +189,7 @@ impl<W: WaitPolicy> Raw<W> {
         Ok(())
     }
 
-    /// Lets an adaptive lock move again that was [assigned](Raw::assign).
+    /// Lets an adaptive lock move again that was [assigned](Raw::assign). It becomes ordinary first.
     pub fn unpin(&self) {
         if let Some(meter) = self.meter() {
             meter.unpin();

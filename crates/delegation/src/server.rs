@@ -9,12 +9,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flashlock_locks::closure::rcl::{Roster, turn};
+use flashlock_locks::machine::Memory as _;
 use flashlock_native::membarrier;
 
+use crate::Machine;
 use crate::here::Here;
 use crate::host::Host;
 use crate::statistics::Statistics;
-use crate::threads;
+use crate::{start, threads};
 
 /// How servicing threads are scheduled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,13 +31,14 @@ pub enum Scheduling {
 /// A server's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The CPU that its servicing threads are bound to. They are not bound if this is `None`, or if the process may not
-    /// use that CPU.
+    /// The CPU that its servicing threads are bound to. If this is `None`, or if the process may not use that CPU, they
+    /// may use the same CPUs as the process's main thread.
     pub cpu: Option<u32>,
     /// Servicing threads at most, 1 to 4094. One section fewer than that may block at the same time. (Those that wait
     /// on condition variables are among them.)
     pub threads: u32,
-    /// How long a section may take before another servicing thread goes on with other sections.
+    /// How long a section may take before another servicing thread goes on with other sections. It may take up to twice
+    /// as long until that is noticed.
     pub timeout: Duration,
     /// How its threads are scheduled.
     pub scheduling: Scheduling,
@@ -65,6 +68,8 @@ impl Options {
 #[derive(Debug)]
 pub struct Server {
     number: u32,
+    /// The epoch of the process that has opened it.
+    epoch: u32,
     manager: Option<JoinHandle<()>>,
 }
 
@@ -76,10 +81,9 @@ impl Server {
     /// another error after 4,095 servers.
     pub fn open(options: Options) -> io::Result<Self> {
         options.check()?;
-        membarrier::prepare();
-        let host = Host::open(options)?;
-        let manager = threads::manage(host)?;
-        Ok(Self { number: host.core.number(), manager: Some(manager) })
+        start::prepare();
+        let (host, manager) = threads::open(options)?;
+        Ok(Self { number: host.core.number(), epoch: Machine::epoch(), manager: Some(manager) })
     }
 
     fn host(&self) -> &'static Host {
@@ -119,12 +123,18 @@ impl Server {
     }
 
     /// Closes it, and waits until its threads have ended; that is, until all sections that it runs have ended. Requests
-    /// that wait are then run under ordinary locks. In a section of the server itself this does not wait.
+    /// that wait are then run under ordinary locks. In a section of the server itself this does not wait; nor does it in
+    /// a forked child, which has none of these threads.
     pub fn close(self) {}
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if Machine::epoch() != self.epoch {
+            // To join or to detach a thread that is not there could hit another one that has its memory now.
+            std::mem::forget(self.manager.take());
+            return;
+        }
         let host = self.host();
         host.core.close();
         host.call_manager();

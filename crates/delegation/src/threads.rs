@@ -1,38 +1,49 @@
 //! # Servicing threads, and the thread that manages them
 //!
 //! The manager looks once per time-out. It also looks at once when a servicing thread announces that it is about to
-//! sleep inside a section. If the thread that serves is stuck, the manager elects another one, or makes one.
+//! sleep inside a section. If the thread that serves is stuck, the manager elects another one, or makes one. So a
+//! section that blocks elsewhere holds up the others for one time-out, two at most.
 //!
 //! Both sleep when there is nothing to do. The servicing thread sleeps after its spin budget. The manager sleeps when
 //! it has found the server asleep for [`QUIET`] looks; the servicing thread calls it when it wakes up.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 
 use flashlock_locks::closure::rcl::turn::elect_by_priority;
 use flashlock_locks::closure::rcl::{Look, Watch};
-use flashlock_locks::machine::{Clock, Deadline, Special as _};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::{clock, futex, sys};
 
 use crate::here::{Here, as_worker};
 use crate::host::Host;
-use crate::server::Scheduling;
-use crate::{Machine, fifo};
+use crate::server::{Options, Scheduling};
+use crate::start::start;
+use crate::fifo;
 
 /// After so many looks at a sleeping server the manager sleeps, too.
 const QUIET: u32 = 10;
 /// How long the manager naps (µs) between looks while a new thread starts.
 const COMES_WITHIN: u32 = 1_000;
 
-/// Makes the manager's thread.
-pub(crate) fn manage(host: &'static Host) -> io::Result<JoinHandle<()>> {
-    let name = format!("rcl-{}-manager", host.core.number());
-    Builder::new()
-        .name(name)
-        .spawn(move || Manager { host, watch: Watch::default(), workers: Vec::new(), told: false }.live())
+/// Opens a server: makes the manager's thread, and then what it manages. If the system refuses the thread, nothing was
+/// used up.
+pub(crate) fn open(options: Options) -> io::Result<(&'static Host, JoinHandle<()>)> {
+    let (told, tells) = channel();
+    let manager = start("rcl-manager".to_owned(), move || manage(&tells))?;
+    // If there is no server, the channel closes, and the thread ends.
+    let host = Host::open(options)?;
+    told.send(host).expect("the manager waits for it");
+    Ok((host, manager))
+}
+
+/// What the manager's thread runs.
+fn manage(tells: &Receiver<&'static Host>) {
+    if let Ok(host) = tells.recv() {
+        Manager { host, watch: Watch::default(), workers: Vec::new(), told: false }.live();
+    }
 }
 
 struct Manager {
@@ -43,50 +54,34 @@ struct Manager {
     told: bool,
 }
 
-fn after(timeout: Duration) -> Deadline {
-    let now = clock::now() + timeout.as_nanos() as u64;
-    Deadline { clock: Clock::Monotonic, sec: (now / 1_000_000_000) as i64, nsec: (now % 1_000_000_000) as u32 }
-}
-
 impl Manager {
     fn live(mut self) {
         let host = self.host;
         if host.options.scheduling == Scheduling::RealTime {
             fifo::ask(fifo::MANAGER);
         }
+        let timeout = host.options.timeout;
+        let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut asleep = 0;
         while !host.core.is_closed() {
             let bell = host.bell.0.load(Relaxed);
-            match host.core.look(&mut self.watch) {
+            match host.core.look(&mut self.watch, clock::now(), ns) {
                 Look::Fine => {}
                 Look::Elected(worker) => self.elected(worker),
                 Look::Wanted => self.make(),
             }
             asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
-            if asleep < QUIET || !self.falls_quiet() {
-                futex::park(&host.bell.0, bell, Some(after(host.options.timeout)));
+            if asleep < QUIET || !host.core.falls_quiet() {
+                futex::park(&host.bell.0, bell, Some(clock::after(timeout)));
             } else {
                 futex::park(&host.bell.0, bell, None);
-                host.quiet.store(0, Relaxed);
+                host.core.is_watched();
                 asleep = 0;
             }
         }
         for worker in self.workers {
             worker.join().expect("sections do not unwind into servicing threads");
         }
-    }
-
-    /// Announces that the manager must be called. Returns whether it may sleep then: a thread that wakes the server
-    /// later sees the announcement.
-    fn falls_quiet(&self) -> bool {
-        let host = self.host;
-        host.quiet.store(1, Relaxed);
-        Machine::heavy_fence();
-        let may = host.core.is_asleep();
-        if !may {
-            host.quiet.store(0, Relaxed);
-        }
-        may
     }
 
     fn elected(&mut self, worker: u32) {
@@ -104,8 +99,7 @@ impl Manager {
         let (host, me) = (self.host, self.workers.len() as u32);
         let number = host.core.number();
         let made = if me < host.options.threads {
-            let work = move || work(host, me);
-            Builder::new().name(format!("rcl-{number}-{me}")).spawn(work)
+            start(format!("rcl-{number}-{me}"), move || work(host, me))
         } else {
             Err(io::Error::other("as many as there may be"))
         };

@@ -117,6 +117,11 @@ fn a_pinned_lock_stays() {
         assert_eq!(told(&governor, HOT, COOL, 4.0), None);
         data.run(|count| *count += 1);
         assert_eq!(data.server(), Some(server.number()));
+        // No longer pinned, on a server that the governor does not know: it is ordinary first.
+        data.unpin();
+        data.run(|count| *count += 1);
+        assert!(data.server().is_none() && !governor.reports()[0].pinned);
+        data.assign(Some(&server));
         drop(server);
         data.run(|count| *count += 1);
         assert!(data.server().is_none(), "its server was closed");
@@ -126,7 +131,7 @@ fn a_pinned_lock_stays() {
         wait_for(|| told(&governor, HOT, BUSY, 4.0) == Some(Why::Hot));
         data.run(|count| *count += 1);
         assert!(data.server().is_some());
-        assert_eq!(data.into_inner(), 5);
+        assert_eq!(data.into_inner(), 6);
     });
 }
 

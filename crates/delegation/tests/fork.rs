@@ -25,6 +25,21 @@ fn in_a_child(check: impl FnOnce() -> bool) -> bool {
     status == 0
 }
 
+/// The parent's threads are not there, so there is nobody to wait for.
+#[test]
+fn a_child_drops_its_parents_server() {
+    limited("a server dropped in a child", || {
+        let mut server = Some(server());
+        assert!(in_a_child(|| {
+            drop(server.take());
+            // One whose threads may have the memory of those that are gone.
+            let own = common::server();
+            Delegated::<u32>::on(&own, 7).run(|value| *value) == 7
+        }));
+        assert!(server.is_some_and(|server| server.is_open()));
+    });
+}
+
 #[test]
 fn a_forked_child_goes_on() {
     limited("a forked child", || {

@@ -67,6 +67,8 @@ pub enum Field {
     RclCode,
     RclAsleep,
     RclSleep,
+    RclQuiet,
+    RclBell,
     RclTurn,
     RclRange,
     RclLive,

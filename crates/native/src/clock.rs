@@ -17,6 +17,7 @@ use core::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use core::time::Duration;
 
 use flashlock_locks::machine::{Clock, Deadline};
 
@@ -214,12 +215,17 @@ pub fn micros() -> u32 {
     (now() / 1000) as u32
 }
 
-/// The deadline `micros` microseconds from now on the monotonic clock, or `other` if that is sooner.
-pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+/// The deadline after `time` from now on the monotonic clock; centuries at most.
+pub fn after(time: Duration) -> Deadline {
     let now = kernel_now(libc::CLOCK_MONOTONIC);
     compare(now);
-    let at = now + u64::from(micros) * 1000;
-    let soon = Deadline { clock: Clock::Monotonic, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 };
+    let at = now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    Deadline { clock: Clock::Monotonic, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 }
+}
+
+/// The deadline `micros` microseconds from now on the monotonic clock, or `other` if that is sooner.
+pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+    let soon = after(Duration::from_micros(u64::from(micros)));
     let Some(other) = other else { return soon };
     let other_is_sooner = match other.clock {
         Clock::Monotonic => (other.sec, other.nsec) < (soon.sec, soon.nsec),
@@ -294,6 +300,21 @@ mod tests {
         );
         // The counter was reset.
         assert!(!still_agrees(BASE, now, counted(BASE, 0, 1 << 31)));
+    }
+
+    #[test]
+    fn a_deadline_is_on_the_kernels_clock_and_never_wraps() {
+        let later = |time| {
+            let Deadline { sec, nsec, .. } = after(time);
+            sec as u64 * NS_PER_SEC + u64::from(nsec)
+        };
+        let before = kernel_now(libc::CLOCK_MONOTONIC);
+        let (now, soon) = (later(Duration::ZERO), later(Duration::from_secs(5)));
+        let behind = kernel_now(libc::CLOCK_MONOTONIC);
+        assert!((before..=behind).contains(&now) && (before..=behind).contains(&(soon - 5 * NS_PER_SEC)));
+        for far in [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(u64::MAX / 2)] {
+            assert!(!expired(&after(far)), "{far:?}");
+        }
     }
 
     #[test]

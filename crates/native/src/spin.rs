@@ -27,7 +27,7 @@ static LAST_PREEMPTED: AtomicU64 = AtomicU64::new(0);
 static LAST_WAKE: AtomicU64 = AtomicU64::new(0);
 /// Smoothed time from wake-up to running, in ns.
 static WAKE_NS: AtomicU32 = AtomicU32::new(0);
-/// Usable CPUs; 0 while unknown. See [`prepare`].
+/// Usable CPUs; 0 until they are counted.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// For how long a waiter polls before it sleeps, in ns.
@@ -51,17 +51,27 @@ pub fn note_woken() {
     }
 }
 
-/// Counts the CPUs, and reads the clocks for the first time. Call it at load time: a program may give up the system
-/// call later, and the counter's rate is known sooner.
+/// Counts the CPUs, and reads the clocks for the first time. Best called at load time: a program may give up the system
+/// call later, and the counter's rate is known sooner. Without this, the first waiter counts the CPUs.
 pub fn prepare() {
-    CPUS.store(sys::usable_cpus(), Relaxed);
+    count_cpus();
     clock::now();
+}
+
+#[cold]
+fn count_cpus() -> u32 {
+    let cpus = sys::usable_cpus();
+    CPUS.store(cpus, Relaxed);
+    cpus
 }
 
 /// Whether a waiter recently lost its CPU to another task, or there are too few CPUs for the holder, the waiter at the
 /// head of the queue and one more thread to run at the same time.
 pub fn crowded() -> bool {
-    let cpus = CPUS.load(Relaxed);
+    let cpus = match CPUS.load(Relaxed) {
+        0 => count_cpus(),
+        counted => counted,
+    };
     cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
 }
 

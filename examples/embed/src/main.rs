@@ -8,6 +8,7 @@
 //! No preload is needed: the locks are part of the program.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::thread;
 
@@ -26,8 +27,8 @@ struct Mutex<T, L: RawLock<Native> = Flash> {
 }
 
 // SAFETY: the lock lets one thread at a time to the value, so sharing the mutex is sending the value to and fro. The
-// lock's own state is made of atomics.
-unsafe impl<T: Send, L: RawLock<Native>> Sync for Mutex<T, L> {}
+// lock's own state may be shared.
+unsafe impl<T: Send, L: RawLock<Native, Queue: Sync>> Sync for Mutex<T, L> {}
 
 impl<T, L: RawLock<Native, Queue: ConstZeroed>> Mutex<T, L> {
     /// A constant, so that a mutex can be a static.
@@ -39,14 +40,19 @@ impl<T, L: RawLock<Native, Queue: ConstZeroed>> Mutex<T, L> {
 impl<T, L: RawLock<Native>> Mutex<T, L> {
     fn lock(&self) -> Guard<'_, T, L> {
         self.lock.lock();
-        Guard { mutex: self }
+        Guard { mutex: self, of_thread: PhantomData }
     }
 }
 
 /// Holds the lock until it is dropped.
 struct Guard<'a, T, L: RawLock<Native>> {
     mutex: &'a Mutex<T, L>,
+    /// It stays with its thread: a pointer is neither `Send` nor `Sync`.
+    of_thread: PhantomData<*const ()>,
 }
+
+// SAFETY: other threads get no more of a shared guard than a shared value, and that may be shared.
+unsafe impl<T: Sync, L: RawLock<Native, Queue: Sync>> Sync for Guard<'_, T, L> {}
 
 impl<T, L: RawLock<Native>> Deref for Guard<'_, T, L> {
     type Target = T;

@@ -24,8 +24,9 @@ use super::policy::{Lock, Move, Policy, Seen, Server as Counted, Why};
 use super::thresholds::Thresholds;
 use crate::Machine;
 use crate::host::Host;
-use crate::named;
+use crate::{fifo, named};
 use crate::server::{Options, Server};
+use crate::start::start;
 use crate::statistics::Statistics;
 
 /// How long a window is.
@@ -161,15 +162,20 @@ impl Governor {
     /// # Errors
     /// What is wrong with the configuration; the system's error if it refuses the thread.
     pub fn of_process() -> io::Result<&'static Arc<Self>> {
-        static GOVERNOR: OnceLock<Result<Arc<Governor>, (io::ErrorKind, String)>> = OnceLock::new();
-        let make = || {
-            let governor = Self::new(named::thresholds()?);
-            let (looks, mut trace) = (governor.clone(), Trace::of_env()?);
-            thread::Builder::new().name("rcl-governor".to_owned()).spawn(move || looks.live(&mut trace))?;
-            Ok(governor)
-        };
-        let made = GOVERNOR.get_or_init(|| make().map_err(|error: io::Error| (error.kind(), error.to_string())));
-        made.as_ref().map_err(|(kind, text)| io::Error::new(*kind, text.clone()))
+        static GOVERNOR: OnceLock<Arc<Governor>> = OnceLock::new();
+        static MAKING: Mutex<()> = Mutex::new(());
+        if let Some(made) = GOVERNOR.get() {
+            return Ok(made);
+        }
+        let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = GOVERNOR.get() {
+            return Ok(made);
+        }
+        // What fails now may succeed when the next lock is made.
+        let governor = Self::new(named::thresholds()?);
+        let (looks, mut trace) = (governor.clone(), Trace::of_env()?);
+        start("rcl-governor".to_owned(), move || looks.live(&mut trace))?;
+        Ok(GOVERNOR.get_or_init(|| governor))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -287,8 +293,9 @@ impl Governor {
         self.state().servers.iter().map(|server| (server.number(), server.statistics())).collect()
     }
 
-    /// The governor's thread.
+    /// The governor's thread. It may have been made in a section of a real-time worker.
     fn live(&self, trace: &mut Trace) {
+        fifo::ordinary();
         let mut quiet = 0;
         loop {
             thread::sleep(PERIOD);
@@ -336,7 +343,7 @@ impl Trace {
                 Ok(file) => Ok(Self::File(file)),
                 Err(error) => {
                     let text = format!("{ENV_TRACE}={}: {error}", path.to_string_lossy());
-                    Err(io::Error::new(error.kind(), text))
+                    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
                 }
             },
         }

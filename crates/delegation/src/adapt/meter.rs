@@ -166,9 +166,10 @@ impl Meter {
         self.wanted.store(server << 1 | PINNED, Release);
     }
 
-    /// The lock may move again.
+    /// The lock may move again, if it was pinned. It is to be ordinary first: it may be on a server of the program's
+    /// own, of which the governor knows nothing, and only an ordinary lock is measured.
     pub(crate) fn unpin(&self) {
-        self.wanted.fetch_and(!PINNED, Release);
+        let _ = self.wanted.fetch_update(Release, Relaxed, |wanted| (wanted & PINNED != 0).then_some(0));
     }
 
     /// The lock is to be on that server, unless it is pinned. Returns whether it was not pinned.
@@ -358,6 +359,9 @@ mod tests {
         meter.pin(3);
         assert!(!meter.want(7) && meter.wanted() == 3 && meter.is_pinned());
         meter.unpin();
-        assert!(meter.want(0) && meter.wanted() == 0);
+        assert!(meter.wanted() == 0 && !meter.is_pinned(), "ordinary at first");
+        assert!(meter.want(7));
+        meter.unpin();
+        assert_eq!(meter.wanted(), 7, "it was not pinned");
     }
 }

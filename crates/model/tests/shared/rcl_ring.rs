@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::rcl::{
     Head, Lock, Look, Pass, Roster, Section, Server, Slot, Watch, Worker, assign, exec, slot,
@@ -31,6 +32,7 @@ fn field(name: &str) -> Field {
         "code" => Field::RclCode,
         "asleep" => Field::RclAsleep,
         "sleep" => Field::RclSleep,
+        "quiet" => Field::RclQuiet,
         "turn" => Field::RclTurn,
         "range" => Field::RclRange,
         "at" => Field::RclAt,
@@ -73,6 +75,7 @@ impl<C: Checker> Host<C> {
 struct Who<C: Checker> {
     id: C::Id,
     worker: Option<(u32, u32)>,
+    idle: bool,
     clients: Vec<(u32, u32)>,
 }
 
@@ -85,6 +88,10 @@ pub(crate) struct Ring<C: Checker, W: WaitPolicy> {
     flag: Word<C>,
     /// The server where the first lock is to be: its holders follow.
     wanted: Word<C>,
+    /// Changes when a server's manager must look.
+    bells: Vec<Word<C>>,
+    /// A worker that need not sleep after all calls nobody: a bug.
+    careless: AtomicBool,
     /// Servers up to this number are in the process's table. Whoever takes a lock to a server looks it up there.
     opened: Word<C>,
     who: RefCell<Vec<Who<C>>>,
@@ -143,6 +150,8 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
             data: std::array::from_fn(|_| C::Data::new()),
             flag: Word::new(0),
             wanted: Word::new(of[0]),
+            bells: (0..servers).map(|_| Word::new(0)).collect(),
+            careless: AtomicBool::new(false),
             opened: Word::new(servers),
             who: RefCell::default(),
             asked: RefCell::default(),
@@ -150,6 +159,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         };
         ring.locks.iter().for_each(|lock| lock.word.tag(Field::RclWord));
         ring.wanted.tag(Field::RclWanted);
+        ring.bells.iter().for_each(|bell| bell.tag(Field::RclBell));
         Arc::new(ring)
     }
 
@@ -160,7 +170,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     fn who<T>(&self, act: impl FnOnce(&mut Who<C>) -> T) -> T {
         let (mut all, id) = (self.who.borrow_mut(), C::id());
         if !all.iter().any(|who| who.id == id) {
-            all.push(Who { id, worker: None, clients: Vec::new() });
+            all.push(Who { id, worker: None, idle: false, clients: Vec::new() });
         }
         act(all.iter_mut().find(|who| who.id == id).expect("just there"))
     }
@@ -254,11 +264,29 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     /// The manager looks so often.
     pub(crate) fn manage(&self, number: u32, looks: u32) -> Vec<Look> {
         let mut watch = Watch::default();
-        (0..looks).map(|_| self.host(number).look(&mut watch)).collect()
+        (0..looks).map(|_| self.host(number).look(&mut watch, 0, 0)).collect()
+    }
+
+    /// Seeds a bug: see the field.
+    pub(crate) fn is_careless(&self) {
+        self.careless.store(true, Relaxed);
+    }
+
+    /// Makes a server's manager look.
+    fn call(&self, number: u32) {
+        let bell = &self.bells[number as usize - 1];
+        bell.fetch_add(1, Release);
+        Model::<C>::wake(&raw const *bell, 1);
+    }
+
+    /// Closes a server, and has its manager see that.
+    pub(crate) fn close(&self, number: u32) {
+        self.host(number).close();
+        self.call(number);
     }
 
     /// A manager's life: it looks again and again until `over`, and makes a worker by `make` when one is wanted, so
-    /// many at most. Returns how many it made.
+    /// many at most. While the server is asleep, it sleeps until it is called. Returns how many it made.
     pub(crate) fn manage_until(
         &self,
         number: u32,
@@ -267,12 +295,19 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         mut make: impl FnMut(u32),
     ) -> u32 {
         let (mut watch, mut made) = (Watch::default(), 0);
+        let (host, at) = (self.host(number), &self.bells[number as usize - 1]);
         while !over() {
-            if self.host(number).look(&mut watch) == Look::Wanted && made < most {
+            let bell = at.load(Relaxed);
+            if host.look(&mut watch, 0, 0) == Look::Wanted && made < most {
                 make(made);
                 made += 1;
             }
-            C::yield_now();
+            if host.is_asleep() && host.falls_quiet() {
+                Model::<C>::park(at, bell, None);
+                host.is_watched();
+            } else {
+                C::yield_now();
+            }
         }
         made
     }
@@ -332,6 +367,22 @@ unsafe impl<C: Checker, W: WaitPolicy> Roster<Model<C>> for Ring<C, W> {
 
     fn worker(&self) -> Option<(u32, u32)> {
         self.who(|who| who.worker)
+    }
+
+    fn calls(&self, number: u32) {
+        self.call(number);
+    }
+
+    fn idles(&self) {
+        self.who(|who| who.idle = true);
+    }
+
+    fn works(&self) {
+        let slept = self.who(|who| std::mem::take(&mut who.idle));
+        let Some((number, _)) = self.worker() else { return };
+        if (slept || !self.careless.load(Relaxed)) && self.host(number).must_call() {
+            self.call(number);
+        }
     }
 }
 

@@ -33,6 +33,8 @@ struct Play<W: WaitPolicy> {
     parts: &'static [Part<W>],
     /// How often a manager looks, at most; 0: until all clients have gone.
     looks: u32,
+    /// A bug: [`Ring::is_careless`].
+    careless: bool,
 }
 
 impl<W: WaitPolicy> Clone for Play<W> {
@@ -45,12 +47,15 @@ impl<W: WaitPolicy> Copy for Play<W> {}
 
 impl<W: WaitPolicy> Play<W> {
     const fn new(parts: &'static [Part<W>]) -> Self {
-        Self { servers: 1, cap: 3, of: [1, 1, 1], rounds: 1, parts, looks: 0 }
+        Self { servers: 1, cap: 3, of: [1, 1, 1], rounds: 1, parts, looks: 0, careless: false }
     }
 
     fn body(self) -> impl Fn() + Send + Sync + Clone + 'static {
         move || {
             let ring = Servers::<W>::with_locks(self.servers, 1, self.cap as usize, self.of);
+            if self.careless {
+                ring.is_careless();
+            }
             let gone = Arc::new(AtomicU32::new(0));
             let managers: Vec<_> = (1..=self.servers).map(|number| self.manager(&ring, number, gone.clone())).collect();
             let clients: Vec<_> = self
@@ -68,7 +73,7 @@ impl<W: WaitPolicy> Play<W> {
                 })
                 .collect();
             clients.into_iter().for_each(|client| client.join().expect("no panic"));
-            (1..=self.servers).for_each(|number| ring.host(number).close());
+            (1..=self.servers).for_each(|number| ring.close(number));
             managers.into_iter().for_each(|manager| manager.join().expect("no panic"));
             let asked: usize = self.parts.iter().map(|part| part.len()).sum();
             assert!(
@@ -232,7 +237,7 @@ fn adaptive(
             thread::yield_now();
         }
         clients.into_iter().for_each(|client| client.join().expect("no panic"));
-        (1..=2).for_each(|number| ring.host(number).close());
+        (1..=2).for_each(|number| ring.close(number));
         managers.into_iter().for_each(|manager| manager.join().expect("no panic"));
         assert!(ring.visits(0) >= 9, "sections were lost");
         ring.end();
@@ -315,6 +320,8 @@ fn bugs_are_found() {
         delegated_in_ordinary,
         Play { looks: 300, ..moving::<Park>() }.body(),
     );
+    let careless = Play { careless: true, ..waiting::<Park>() };
+    broken("a worker that need not sleep leaves the manager asleep", STILL, careless.body());
     for field in [Field::RclSleep, Field::RclCode, Field::RclBed] {
         let name = format!("wakes of {field:?} are lost");
         let play = Play { looks: 200, ..four::<Park>() };

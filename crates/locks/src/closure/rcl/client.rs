@@ -37,7 +37,7 @@ pub unsafe trait Roster<M: Machine> {
     /// The worker with the turn is about to sleep, because there is nothing to do.
     fn idles(&self) {}
 
-    /// That worker is awake again.
+    /// That worker is awake again, or has seen that it must not sleep. Others may have seen the server asleep.
     fn works(&self) {}
 }
 

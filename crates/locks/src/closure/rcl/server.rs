@@ -30,6 +30,8 @@ struct Front<M: Machine> {
     epoch: M::Word,
     /// 1: the server is to be closed.
     closing: M::Word,
+    /// 1: the manager sleeps until it is called, because the server has long had nothing to do.
+    quiet: M::Word,
 }
 
 /// The words of a server, all-zero at first.
@@ -44,13 +46,14 @@ impl<M: Machine> Head<M> {
     /// The words of a server that was not opened.
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
-        let front = Front { sleep: zero(), number: zero(), epoch: zero(), closing: zero() };
+        let front = Front { sleep: zero(), number: zero(), epoch: zero(), closing: zero(), quiet: zero() };
         Self { front, turn: zero(), range: zero() }
     }
 
     /// Its words and their names, for checkers.
-    pub fn words(&self) -> [(&M::Word, &'static str); 3] {
-        [(&self.front.sleep, "sleep"), (&self.turn, "turn"), (&self.range, "range")]
+    pub fn words(&self) -> [(&M::Word, &'static str); 4] {
+        let Front { sleep, quiet, .. } = &self.front;
+        [(sleep, "sleep"), (quiet, "quiet"), (&self.turn, "turn"), (&self.range, "range")]
     }
 }
 
@@ -175,6 +178,29 @@ impl<'m, M: Machine> Server<'m, M> {
     /// Whether it sleeps because there is nothing to do.
     pub fn is_asleep(&self) -> bool {
         self.head.front.sleep.load(Relaxed) == ASLEEP
+    }
+
+    /// The manager announces that it must be called from now on ([`must_call`](Server::must_call)). Returns whether it
+    /// may sleep until then: the server is asleep, and a worker that finds something to do later sees the announcement.
+    pub fn falls_quiet(&self) -> bool {
+        self.head.front.quiet.store(1, Relaxed);
+        M::heavy_fence();
+        let may = self.is_asleep();
+        if !may {
+            self.is_watched();
+        }
+        may
+    }
+
+    /// The manager looks from now on, without being called.
+    pub fn is_watched(&self) {
+        self.head.front.quiet.store(0, Relaxed);
+    }
+
+    /// Whether a worker that [works](Roster::works) again must call the manager.
+    pub fn must_call(&self) -> bool {
+        M::light_fence();
+        self.head.front.quiet.load(Relaxed) != 0
     }
 
     /// Where a client's small context travels.
@@ -356,6 +382,7 @@ impl<'m, M: Machine> Server<'m, M> {
         M::heavy_fence();
         if self.is_closing() || self.each_client(|client| self.waiting(client).is_some()) {
             sleep.swap(AWAKE, AcqRel);
+            roster.works(); // The manager may have seen the server asleep.
             return;
         }
         roster.idles();

@@ -109,7 +109,21 @@ impl<M: Machine> Default for Worker<M> {
 /// What the manager remembers from one look to the next.
 #[derive(Debug, Default)]
 pub struct Watch {
-    seen: Option<(u32, u32)>,
+    /// The worker that had the turn, where it was (`at`), and when that was seen first.
+    seen: Option<((u32, u32), u64)>,
+}
+
+impl Watch {
+    /// Whether that worker has been there for as long as the time-out. Both times are in the same unit.
+    fn is_stuck(&mut self, worker: (u32, u32), now: u64, timeout: u64) -> bool {
+        match self.seen {
+            Some((seen, since)) if seen == worker => now.saturating_sub(since) >= timeout,
+            _ => {
+                self.seen = Some((worker, now));
+                false
+            }
+        }
+    }
 }
 
 /// What the manager found.
@@ -190,9 +204,9 @@ impl<M: Machine> Server<'_, M> {
         M::wake(&raw const *bed, 1);
     }
 
-    /// The manager's look. If the worker with the turn has been in one section since the last look, or announces that
-    /// it is blocked in one, it loses the turn. One thread at a time may call this.
-    pub fn look(&self, watch: &mut Watch) -> Look {
+    /// The manager's look, at that time. If the worker with the turn has been seen in one section for as long as the
+    /// time-out, or announces that it is blocked in one, it loses the turn. One thread at a time may call this.
+    pub fn look(&self, watch: &mut Watch, now: u64, timeout: u64) -> Look {
         let seen = self.head.turn.load(Acquire);
         if seen & CLOSED != 0 {
             return Look::Fine;
@@ -200,8 +214,8 @@ impl<M: Machine> Server<'_, M> {
         let Some(at_turn) = holder(seen) else { return Look::Wanted };
         let worker = &self.workers[at_turn as usize];
         let at = worker.at.load(Acquire);
-        let same = watch.seen.replace((at_turn, at)) == Some((at_turn, at));
-        let stuck = is_inside(at) && (same || worker.blocked.load(Relaxed) != 0);
+        let long = watch.is_stuck((at_turn, at), now, timeout);
+        let stuck = is_inside(at) && (long || worker.blocked.load(Relaxed) != 0);
         if stuck { self.revoke(at_turn) } else { Look::Fine }
     }
 
