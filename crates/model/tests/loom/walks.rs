@@ -2,7 +2,7 @@
 //! queues are built by hand.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::state;
@@ -196,6 +196,44 @@ fn against_an_eviction() {
             complete(&mutex, &nodes[1..]);
         } else {
             complete(&mutex, &nodes);
+        }
+        dissolve(&mutex);
+    });
+}
+
+/// A holder throws the head out when it has walked, or so it seems, and then lets the next one leave, which waits
+/// elsewhere: there, nobody gives it a role.
+#[test]
+fn against_an_eviction_as_the_role_is_handed_over() {
+    explore("walk, evict, leave", ALL, SETUP, || {
+        let (mutex, nodes) = queue(&[0, 1, 0, 1]);
+        let (head, second) = (nodes[0], nodes[2]);
+        let takes_away = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                mutex.queue.evict(head, Some(&mutex.word));
+                let evicted = head.node::<Loom>().state.load(Acquire) == state::EVICTED;
+                let next = second.node::<Loom>();
+                let leaves = evicted && matches!(next.state.load(Acquire), state::HEAD | state::NAPPING);
+                if leaves {
+                    notified(&mutex);
+                    mutex.queue.pass(second, None);
+                    next.batch.store(0, Relaxed);
+                }
+                (evicted, leaves)
+            })
+        };
+        shuffle(&mutex, head);
+        let (evicted, left) = takes_away.join().expect("no panic");
+        if left {
+            assert!(!has_role(second.node::<Loom>()), "it has a role in a queue that it has left");
+        } else if evicted {
+            notified(&mutex);
+        }
+        let gone = |node: &Handle| evicted && *node == head || left && *node == second;
+        complete(&mutex, &nodes.into_iter().filter(|node| !gone(node)).collect::<Vec<_>>());
+        if evicted {
+            Loom::give_node(head);
         }
         dissolve(&mutex);
     });
