@@ -17,11 +17,11 @@ use flashlock_locks::closure::rcl::{Look, Watch};
 use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_native::{clock, futex, sys};
 
+use crate::fifo;
 use crate::here::{Here, as_worker};
 use crate::host::Host;
 use crate::server::{Options, Scheduling};
 use crate::start::start;
-use crate::fifo;
 
 /// After so many looks at a sleeping server the manager sleeps, too.
 const QUIET: u32 = 10;

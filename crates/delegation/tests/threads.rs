@@ -51,7 +51,8 @@ fn they_are_not_the_openers() {
             server
         });
         let server = opened.join().unwrap();
-        let own: Vec<_> = tasks().difference(&before).filter(|task| field(task, "Name").starts_with("rcl-")).cloned().collect();
+        let own: Vec<_> =
+            tasks().difference(&before).filter(|task| field(task, "Name").starts_with("rcl-")).cloned().collect();
         assert!(own.len() >= 2, "a manager and a worker: {own:?}");
         let process = std::process::id().to_string();
         for task in own {

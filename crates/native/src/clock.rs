@@ -217,27 +217,28 @@ pub fn micros() -> u32 {
 
 /// The deadline after `time` from now on the monotonic clock; centuries at most.
 pub fn after(time: Duration) -> Deadline {
-    let now = kernel_now(libc::CLOCK_MONOTONIC);
-    compare(now);
-    let at = now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    Deadline { clock: Clock::Monotonic, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 }
+    after_on(Clock::Monotonic, time)
 }
 
-/// The deadline `micros` microseconds from now on the monotonic clock, or `other` if that is sooner.
-pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
-    let soon = after(Duration::from_micros(u64::from(micros)));
-    let Some(other) = other else { return soon };
-    let other_is_sooner = match other.clock {
-        Clock::Monotonic => (other.sec, other.nsec) < (soon.sec, soon.nsec),
-        Clock::Realtime => {
-            let now = kernel_time(libc::CLOCK_REALTIME);
-            // 128 bits: every second that POSIX allows is valid, however far in the past or future.
-            let left = (i128::from(other.sec) - i128::from(now.tv_sec)) * i128::from(NS_PER_SEC)
-                + (i128::from(other.nsec) - i128::from(now.tv_nsec));
-            left < i128::from(micros) * 1000
+fn after_on(clock: Clock, time: Duration) -> Deadline {
+    let now = match clock {
+        Clock::Realtime => kernel_now(libc::CLOCK_REALTIME),
+        Clock::Monotonic => {
+            let now = kernel_now(libc::CLOCK_MONOTONIC);
+            compare(now);
+            now
         }
     };
-    if other_is_sooner { other } else { soon }
+    let at = now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    Deadline { clock, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 }
+}
+
+/// The deadline `micros` microseconds from now, or `other` if that is sooner. It is on `other`'s clock: if that clock is
+/// set forward, the kernel ends a wait for either of them.
+pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
+    let clock = other.map_or(Clock::Monotonic, |other| other.clock);
+    let soon = after_on(clock, Duration::from_micros(u64::from(micros)));
+    other.filter(|other| (other.sec, other.nsec) < (soon.sec, soon.nsec)).unwrap_or(soon)
 }
 
 #[cfg(test)]
@@ -329,7 +330,7 @@ mod tests {
                 for sec in [i64::MAX, i64::MAX - 1, i64::MAX / 4, 1 << 40] {
                     let far = Deadline { clock, sec, nsec };
                     let soon = sooner(0, Some(far));
-                    assert!(soon != far && soon.clock == Clock::Monotonic && expired(&soon), "{far:?}");
+                    assert!(soon != far && soon.clock == clock && expired(&soon), "{far:?}");
                     assert!(!expired(&far), "{far:?}");
                 }
             }

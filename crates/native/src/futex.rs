@@ -8,7 +8,7 @@ use flashlock_locks::machine::{Clock, Deadline, Unparked};
 
 use crate::sys;
 
-/// Sleeps while `word` holds `expected`. If a signal interrupts it, returns [`Unparked::Woken`]: callers look again.
+/// Sleeps while `word` holds `expected`.
 pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparked {
     let mut op = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -30,6 +30,7 @@ pub fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Unparke
         error if error == -(libc::ETIMEDOUT as isize) => Unparked::TimedOut,
         error if error == -(libc::EFAULT as isize) => Unparked::Gone,
         error if error == -(libc::EAGAIN as isize) => Unparked::Changed,
+        error if error == -(libc::EINTR as isize) => Unparked::Interrupted,
         _ => {
             let _ = time;
             Unparked::Woken

@@ -24,10 +24,10 @@ use super::policy::{Lock, Move, Policy, Seen, Server as Counted, Why};
 use super::thresholds::Thresholds;
 use crate::Machine;
 use crate::host::Host;
-use crate::{fifo, named};
 use crate::server::{Options, Server};
 use crate::start::start;
 use crate::statistics::Statistics;
+use crate::{fifo, named};
 
 /// How long a window is.
 pub const PERIOD: Duration = Duration::from_millis(100);

@@ -36,14 +36,23 @@ pub enum Pause {
 /// Why [`Waiting::park`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
-    /// Woken, interrupted by a signal, or for no reason at all. The caller looks at the word again.
+    /// Woken, or for no reason at all. The caller looks at the word again.
     Woken,
+    /// A signal handler has run. The caller was not woken, and looks at the word again.
+    Interrupted,
     /// The word had changed already. The caller did not sleep.
     Changed,
     /// The deadline has passed.
     TimedOut,
     /// The word does not exist: its memory has been freed. A thread that went to sleep there before is never notified.
     Gone,
+}
+
+impl Unparked {
+    /// Whether it returned for another reason than that the time was up or the word is gone.
+    pub fn is_other(self) -> bool {
+        !matches!(self, Self::TimedOut | Self::Gone)
+    }
 }
 
 /// How a thread waits on a machine, and how others wake it.

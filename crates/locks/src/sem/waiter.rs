@@ -57,8 +57,8 @@ impl<M: Machine> Semaphore<'_, M> {
         match unsafe { self.begin(until) } {
             Entry::Over(how) => how,
             Entry::Queued(me) => self.wait_with(me, until, |word, expected| match M::park(word, expected, until) {
-                Unparked::Woken | Unparked::Changed | Unparked::Gone => Slept::Woken, // Nodes live for ever.
                 Unparked::TimedOut => Slept::TimedOut,
+                _ => Slept::Woken, // Nodes live for ever.
             }),
         }
     }

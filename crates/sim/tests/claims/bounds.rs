@@ -70,6 +70,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(drawn_in_groups(3))]
+
+    /// The same for waiters that sleep, with so many others that a turn comes later than any of them sleeps at a time.
+    #[test]
+    fn the_bound_holds_for_many_sleepers(plans in uniform3((60_u64..=100, 2.0_f64..=3.0, 0_u32..100_000))) {
+        let bounded = split(Claim::Bounded);
+        let sleep = bounded[0].iter().filter(|(_, name, _)| !name.ends_with(":wait=spin"));
+        for (number, (lock, name, run)) in sleep.enumerate() {
+            let &(others, length, outside) = plan_of(&plans, number);
+            let mut plan = at_length(others, in_bounds(length), outside, &IN_TURN);
+            plan.until /= 2;
+            let history = run(&plan);
+            let (longest, most) = (longest_wait(&history), mutex_limit(lock, others, plan.nodes, &history));
+            prop_assert!(longest <= most, "{name}: {longest} of {most} us, {others} others, {plan:?}");
+        }
+    }
+}
+
 #[test]
 fn a_stack_keeps_no_bound_for_sections_of_any_length() {
     for length in [0.0, 2.0, 4.0] {
@@ -213,4 +232,18 @@ fn without_a_threshold_the_kernels_bound_breaks() {
     let plan = Plan { nodes: 4, inside: 2_000, outside: 0, ..busy(16, 20, kernel_rule(0)) };
     let (wait, most) = kernel_bound(&plan, 100);
     assert!(wait > most, "{wait} of {most} ns");
+}
+
+/// Sleepers of the default lock get up by themselves before their turn if sections are long, and lose their place. They
+/// have their turn all the same.
+#[test]
+fn who_gets_up_before_its_turn_does_not_wait_for_two() {
+    for (others, length) in [(40, 2.2), (40, 2.6)] {
+        let history = of("flash:wait=stp")(&at_length(others, in_bounds(length), 0, &IN_TURN));
+        let mut waits: Vec<_> = history.iter().map(|had| (had.begin - had.asked) / 1_000).collect();
+        waits.sort_unstable();
+        // Most waits are those of the few that have the lock again and again.
+        let (turn, longest) = (waits[waits.len() * 9 / 10], waits[waits.len() - 1]);
+        assert!(2 * longest <= 3 * turn, "{longest} us, a turn comes after {turn}; {others} others, {length}");
+    }
 }

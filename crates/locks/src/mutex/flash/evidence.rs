@@ -68,8 +68,8 @@ pub fn patience<M: Machine>() -> u32 {
 /// How long one of this many sleepers sleeps before it first looks by itself. Each later look comes after twice the
 /// time of the one before.
 ///
-/// A sleeper that wakes up by itself loses its place among the sleepers. So its first look must come after its turn,
-/// unless the head does not run.
+/// A sleeper that wakes up by itself loses its place among the sleepers. So its first look comes after its turn, unless
+/// sections are long or the head does not run.
 pub fn first_look<M: Machine>(sleepers: u32) -> u32 {
     sleepers.saturating_mul(M::tunables().bound_us.saturating_mul(BEYOND_TURN)).max(SLEEPER_LOOKS)
 }

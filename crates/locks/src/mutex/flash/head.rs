@@ -9,7 +9,7 @@ use crate::machine::{Deadline, Machine, Pause, TimedOut, Unparked, Word};
 use crate::mutex::flash::arrival::{Place, Polled, Role};
 use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
 use crate::mutex::flash::sleeper::stay_away;
-use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_resigning};
+use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_extra_head, after_resigning};
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::parts::counted::{park, wake};
 
@@ -32,7 +32,7 @@ impl<M: Machine> Lock<'_, M> {
         let (mut role, mut nap) = (Role::Head { is_dirty: false, place }, NAP);
         let mut patience = patience::<M>();
         if first == First::Sleeps
-            && let Some(end) = self.rest(&mut role, until)
+            && let Some(end) = self.rest(&mut role, left, until)
         {
             return end;
         }
@@ -70,21 +70,31 @@ impl<M: Machine> Lock<'_, M> {
             }
             // Sections are longer than that: the offer was in vain, and another one as long would be in vain, too.
             patience = M::sleep_cost();
-            if let Some(end) = self.rest(&mut role, until) {
+            if let Some(end) = self.rest(&mut role, left, until) {
                 return end;
             }
         }
     }
 
     /// Sleeps until the lock is released. Returns how the wait ended, if it did.
-    fn rest(&self, role: &mut Role, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
-        match self.sleep_on_word(until)? {
-            Unparked::Woken | Unparked::Changed => {
-                *role = role.woken();
-                None
+    ///
+    /// `left`: how long (µs) until the wait is overdue. If no release comes by then, the head gets up once, to ask for
+    /// the lock: then the next release hands it over.
+    fn rest(&self, role: &mut Role, left: impl Fn() -> u32, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
+        loop {
+            let left = left();
+            let alarm = if left > 0 { Some(M::sooner(left, until)) } else { until };
+            match self.sleep_on_word(alarm)? {
+                Unparked::Woken | Unparked::Changed | Unparked::Interrupted => {
+                    *role = role.woken();
+                    return None;
+                }
+                Unparked::TimedOut if is_late::<M>(until) => return Some(self.resign(*role)),
+                Unparked::TimedOut => {
+                    self.ask();
+                }
+                Unparked::Gone => return Some(stay_away::<M>(until)),
             }
-            Unparked::TimedOut => Some(self.resign(*role)),
-            Unparked::Gone => Some(stay_away::<M>(until)),
         }
     }
 
@@ -149,7 +159,7 @@ impl<M: Machine> Lock<'_, M> {
                 continue;
             }
             let seen = self.state();
-            let left = if role.is_extra() { seen & !HANDOFF } else { after_resigning(seen) };
+            let left = if role.is_extra() { after_extra_head(seen) } else { after_resigning(seen) };
             if seen & GRANT != 0 || !self.change(seen, left) {
                 continue;
             }

@@ -79,12 +79,13 @@
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
-//! want it. A head that sleeps is woken by each release. So the first release after T, at the latest, lets the head
-//! find that it is overdue: the head asks, and the next release hands the lock over. If sections are longer than 2 T,
-//! the first release hands the lock over itself. When the head releases the lock, it calls the sleeper that has slept
-//! longest. If that one has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time,
-//! not one after another. A called sleeper does not sleep again, unless a broadcast has moved it here. The claim
-//! `Bounded` of the simulator draws n and s; `cargo xtask bound` measures it here.
+//! want it. If it sleeps at that time, it gets up to ask. If it has no CPU then, the first release after 2 T hands the
+//! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one has
+//! no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after another. A
+//! called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by itself before
+//! its turn is not forgotten ([`sleeper`]). The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
+//! measures it here. (If T is longer than half a second, a head without a CPU is not helped, and another sleeper is
+//! called after a quarter of a second.)
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.

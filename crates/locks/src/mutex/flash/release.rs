@@ -85,10 +85,9 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Whether a sleeping head has waited for twice the bound. (The release calls the kernel for the head anyway, so it
-    /// may as well look at the clock.) If sections are shorter than the bound, a release has woken the head since it
-    /// became overdue, and the head has asked by itself. That is cheaper than handing the lock to a thread that must
-    /// first wake up.
+    /// Whether a sleeping head has waited for twice the bound, but has not asked: it had no CPU. (The release calls the
+    /// kernel for the head anyway, so it may as well look at the clock.) Twice, because a head that becomes overdue asks
+    /// by itself. Never if the bound is so long that the age cannot tell.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }
@@ -102,7 +101,7 @@ impl<M: Machine> Lock<'_, M> {
             return false;
         }
         let (now, bound) = (M::micros(), M::tunables().bound_us);
-        if turn::age(seen, now) <= bound + bound / 8 {
+        if turn::age(seen, now) <= (bound + bound / 8).min(turn::OLDEST / 2) {
             return false;
         }
         self.queue.turn.store(turn::at(seen, now), Relaxed); // Relaxed: the holder's own.

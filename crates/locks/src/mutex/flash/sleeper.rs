@@ -9,8 +9,12 @@
 //! becomes an extra head if a thread that was about to sleep has taken the place.
 //!
 //! Extra heads contend in no order, so there should be few. A sleeper becomes one if it was woken, not merely about to
-//! sleep, and there was a call since it fell asleep. Apart from calls, only a broadcast (once) and signals wake
-//! sleepers.
+//! sleep or interrupted by a signal, and there was a call since it fell asleep. Apart from calls, only a broadcast
+//! (once) wakes sleepers.
+//!
+//! **If sections are long**, a sleeper gets up by itself (see below) before its turn, and loses its place in the kernel's
+//! order. From then on it counts: when as many sleepers were called as there were when it came, it becomes an extra
+//! head. It gets up when that should be so, as far as the calls until then tell.
 //!
 //! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
 //! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
@@ -31,9 +35,30 @@ use crate::mutex::flash::head::{First, is_late};
 use crate::mutex::flash::state::{
     GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for, without_sleeper,
 };
-use crate::mutex::flash::stay::is_same_call;
+use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
+
+/// Where a sleeper came.
+struct Line {
+    /// How many sleepers there were, it included.
+    sleepers: u32,
+    /// What `calls` was.
+    calls: u32,
+    /// When it was (µs).
+    began: u32,
+}
+
+impl Line {
+    /// In how many µs it is the turn of the sleeper that came there, if there were so many calls in that time.
+    fn turn_in(&self, calls: u32, waited: u32) -> Option<u32> {
+        if calls == 0 || calls > waited {
+            return None;
+        }
+        let left = u64::from(self.sleepers.saturating_sub(calls)) * u64::from(waited) / u64::from(calls);
+        Some(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
 
 impl<M: Machine> Lock<'_, M> {
     /// Becomes the head if there is none, or a sleeper. `first`: what it does if it becomes the head.
@@ -69,11 +94,20 @@ impl<M: Machine> Lock<'_, M> {
 
     /// The wait of a sleeper that is counted and has seen `calls`.
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let mut nap = first_look::<M>(count(self.state()));
+        let sleepers = count(self.state());
+        let (line, mut nap) = (Line { sleepers, calls, began: M::micros() }, first_look::<M>(sleepers));
         loop {
             let unparked = park::<M>(&self.queue.calls, calls, Some(M::sooner(nap, until)));
+            let mut passed_over = false;
             match unparked {
                 Unparked::Woken | Unparked::Changed => {}
+                Unparked::Interrupted if !M::is_there(&self.queue.calls) => continue,
+                Unparked::Interrupted if Self::is_mine(self.state()) => continue, // If there was a call, it does not sleep.
+                Unparked::Interrupted => {
+                    // A child that the handler has forked: the other waiters are not here.
+                    self.settle();
+                    return self.queue_up(until, First::Polls);
+                }
                 Unparked::Gone => return stay_away::<M>(until),
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
@@ -85,14 +119,21 @@ impl<M: Machine> Lock<'_, M> {
                         continue;
                     }
                     nap = nap.max(first_look::<M>(count(self.state())));
-                    if !self.seems_idle(calls) {
-                        continue;
+                    match self.turn_in(&line) {
+                        Some(0) => passed_over = true,
+                        Some(micros) => {
+                            nap = nap.min(micros);
+                            continue;
+                        }
+                        None if self.seems_idle(calls) => {}
+                        None => continue,
                     }
                 }
             }
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
-            if let Some(place) = self.take_place(uncalled, unparked == Unparked::Woken && !uncalled) {
+            let called = unparked == Unparked::Woken && !uncalled || passed_over;
+            if let Some(place) = self.take_place(uncalled, called) {
                 return self.contend_as_head(place, until, First::Polls);
             }
             if uncalled && self.take_stale_grant() {
@@ -134,6 +175,19 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
+    /// In how many µs it should be the turn of a sleeper that has got up by itself, and so has lost its place among the
+    /// others: 0 if as many were called as there were when it came. `None` if no call tells. Like
+    /// [`Lock::seems_idle`], it only reads, and what it reads may be something else by now. So it must look like a lock
+    /// with sleepers, and there must not be more calls than there can have been.
+    fn turn_in(&self, line: &Line) -> Option<u32> {
+        if !is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch()) {
+            return None;
+        }
+        let waited = M::micros().wrapping_sub(line.began);
+        let calls = calls_between(line.calls, self.queue.calls.load(Relaxed));
+        line.turn_in(calls, waited)
+    }
+
     /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a
     /// release. Reads only, and only memory that was there a moment ago. That memory may serve for something else by
     /// now, so all of it must be what this thread's lock would hold.
@@ -170,4 +224,19 @@ pub(super) fn stay_away<M: Machine>(until: Option<Deadline>) -> Result<(), Timed
         M::park(&mine, 0, until);
     }
     Err(TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleeper_knows_its_turn_by_the_calls() {
+        let line = Line { sleepers: 10, calls: 0, began: 0 };
+        assert_eq!(line.turn_in(0, 40_000), None, "nobody was called");
+        assert_eq!(line.turn_in(4, 40_000), Some(60_000));
+        assert_eq!((line.turn_in(10, 40_000), line.turn_in(25, 40_000)), (Some(0), Some(0)));
+        assert_eq!(line.turn_in(1 << 20, 40_000), None, "not of this lock");
+        assert_eq!(Line { sleepers: u32::MAX, ..line }.turn_in(1, u32::MAX), Some(u32::MAX));
+    }
 }

@@ -90,9 +90,11 @@ pub fn after_head(state: u32) -> u32 {
     if has_sleepers(left) { left | PASS } else { left & !(HEAD | TRANSIT) }
 }
 
-/// The state after an extra head has acquired the lock: the place of the head is not its own.
+/// The state after an extra head has acquired the lock, or has left: the place of the head is not its own. If there is
+/// a head that waits, the request for the lock may be its own. Otherwise there may be nobody to hand the lock to.
 pub fn after_extra_head(state: u32) -> u32 {
-    state & !(HANDOFF | GRANT)
+    let head_waits = state & (HEAD | PASS | TRANSIT) == HEAD;
+    state & !if head_waits { GRANT } else { HANDOFF | GRANT }
 }
 
 /// The state after a sleeper has left. The last one also removes the place that the holder was to pass on.
@@ -169,10 +171,15 @@ pub mod turn {
         turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
     }
 
-    /// How long ago (µs) that time is, if it is less than about a second.
+    /// How long ago (µs) that time is, if it is less than half a second ([`OLDEST`]). 0 if it is in the future: another
+    /// thread's clock may be a little ahead.
     pub fn age(turn: u32, micros: u32) -> u32 {
-        (micros / UNIT).wrapping_sub(turn) % ONE * UNIT
+        let age = (micros / UNIT).wrapping_sub(turn) % ONE;
+        if age < ONE / 2 { age * UNIT } else { 0 }
     }
+
+    /// The highest age (µs) that can be told.
+    pub const OLDEST: u32 = (ONE / 2 - 1) * UNIT;
 }
 
 /// The two pieces of state of one lock.
@@ -186,12 +193,17 @@ impl<M: Machine> Lock<'_, M> {
         M::epoch() << EPOCH_AT & EPOCH
     }
 
+    /// Whether the waiters that a state speaks of, if any, are this process's.
+    pub(super) fn is_mine(seen: u32) -> bool {
+        seen == 0 || seen & EPOCH == Self::my_epoch()
+    }
+
     /// To be called before the slow paths: in a forked child, forgets the waiters of the parent. A lock that was
     /// granted to one of them becomes free.
     pub(super) fn settle(&self) {
         loop {
-            let (seen, mine) = (self.queue.state.load(Relaxed), Self::my_epoch());
-            if seen == 0 || seen & EPOCH == mine {
+            let (seen, mine) = (self.state(), Self::my_epoch());
+            if Self::is_mine(seen) {
                 return;
             }
             // No other thread can have the lock. But since the exchange, a thread of this process may sleep on the
@@ -215,8 +227,13 @@ impl<M: Machine> Lock<'_, M> {
         self.change_ordered(seen, new, Relaxed)
     }
 
-    /// The same, with an ordering.
+    /// The same, with an ordering. Fails if it is the state of another process: a handler may have forked while this
+    /// thread slept.
     fn change_ordered(&self, seen: u32, new: u32, order: Ordering) -> bool {
+        if !Self::is_mine(seen) {
+            self.settle();
+            return false;
+        }
         let new = new & !EPOCH | Self::my_epoch();
         self.queue.state.compare_exchange(seen, new, order, Relaxed).is_ok()
     }
@@ -261,7 +278,8 @@ impl<M: Machine> Lock<'_, M> {
     /// The same, by any thread, if no thread has taken the grant for [`STALE`] µs: the head that it was for does not
     /// run.
     pub(super) fn take_stale_grant(&self) -> bool {
-        let seen = self.state();
+        // Acquire pairs with the Release of `grant`: sees the time that was noted before.
+        let seen = self.queue.state.load(Acquire);
         if seen & GRANT == 0 || turn::age(self.queue.turn.load(Relaxed), M::micros()) < STALE {
             return false;
         }
@@ -333,6 +351,8 @@ mod tests {
         }
         assert_eq!(turn::age(seen, 5_001_600), 1_600);
         assert_eq!(turn::age(turn::at(0, u32::MAX), 159), 160, "the clock wraps");
+        assert_eq!(turn::age(turn::at(0, 5_000_016), 5_000_000), 0, "a clock that is ahead");
+        assert_eq!(turn::age(turn::at(0, 5_000_000), 5_000_000 + turn::OLDEST), turn::OLDEST);
     }
 
     #[test]
@@ -349,6 +369,8 @@ mod tests {
         let others = HEAD | PASS | TIMED | SLEEPER;
         assert_eq!(after_extra_head(others | HANDOFF), others);
         assert_eq!(after_extra_head(HEAD | GRANT | TRANSIT), HEAD | TRANSIT);
+        assert_eq!(after_extra_head(HEAD | HANDOFF | GRANT | SLEEPER), HEAD | HANDOFF | SLEEPER, "the head has asked");
+        assert_eq!(after_extra_head(HANDOFF), 0, "there is nobody to hand it to");
         assert_eq!(after_sleeper(others), TIMED, "the release calls no thread");
         assert_eq!(after_sleeper(others + SLEEPER), others);
         assert_eq!(after_sleeper(HEAD | SLEEPER), HEAD);

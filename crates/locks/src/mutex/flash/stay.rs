@@ -28,7 +28,12 @@ const UNIT: u32 = 8;
 pub const CALL: u32 = STAY + 1;
 const _: () = assert!(CALL.is_power_of_two());
 
-/// Whether no sleeper was called between two looks at `calls`.
+/// How often a sleeper was called between two looks at `calls`; wraps.
+pub(super) fn calls_between(before: u32, after: u32) -> u32 {
+    (after / CALL).wrapping_sub(before / CALL) & (u32::MAX / CALL)
+}
+
+/// Whether there was no call between two looks.
 pub(super) fn is_same_call(before: u32, after: u32) -> bool {
     (before ^ after) < CALL
 }

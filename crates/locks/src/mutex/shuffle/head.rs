@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
@@ -144,7 +144,7 @@ impl<M: Machine> Lock<'_, M> {
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
             // A wake-up that changed nothing came from a signal.
-            while matches!(M::park(self.word, SLEEPERS, until), Unparked::Woken | Unparked::Changed)
+            while M::park(self.word, SLEEPERS, until).is_other()
                 && self.word.load(Relaxed) == SLEEPERS
                 && self.queue.head.load(Relaxed) & GRANTED == 0
                 && node.state.load(Relaxed) == state::NAPPING

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::counted::park;
@@ -228,7 +228,7 @@ impl<M: Machine> ShflQueue<M> {
         while node.state.load(Acquire) == state::PARKED {
             let ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
-            if matches!(ended, Unparked::Woken | Unparked::Changed) || !trusts || is_noted(node) || late() {
+            if ended.is_other() || !trusts || is_noted(node) || late() {
                 break;
             }
             *look = look.saturating_mul(2);
