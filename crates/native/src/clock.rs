@@ -63,6 +63,35 @@ pub fn now() -> u64 {
     }
 }
 
+/// Whether the process may read the counter. A program may have forbidden it (`PR_SET_TSC`) to itself and its children.
+#[cfg(target_arch = "x86_64")]
+fn may_read_counter() -> bool {
+    let mut mode: libc::c_int = 0;
+    let arguments = [libc::PR_GET_TSC as usize, &raw mut mode as usize, 0, 0, 0, 0];
+    // SAFETY: the mode is writable.
+    let answer = unsafe { sys::syscall(libc::SYS_prctl, arguments) };
+    answer != 0 || mode != libc::PR_TSC_SIGSEGV
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn may_read_counter() -> bool {
+    false
+}
+
+/// Finds out whether the counter may be read, and makes the first reading. To be called at load time.
+pub fn prepare() {
+    if !may_read_counter() {
+        RATE.store(NO_COUNTER, Relaxed);
+    }
+    now();
+}
+
+/// Whether the counter can be used, as far as is known.
+#[inline(always)]
+pub(crate) fn has_counter() -> bool {
+    RATE.load(Relaxed) != NO_COUNTER
+}
+
 /// The counter's value in `ns` nanoseconds. Approximate while the rate is unknown: most counters tick once per ns, some
 /// up to five times.
 #[inline]

@@ -169,14 +169,11 @@ fn find() -> &'static Registry {
 
 /// The registry at this address; makes one if nothing is there.
 fn at_address(at: usize) -> Option<&'static Registry> {
-    let found = match look(at) {
-        Seen::Registry => true,
-        Seen::Stranger => false,
-        Seen::Nothing => match make(at) {
-            // Another thread was first, and may be making a registry; or something unreadable is there.
-            Err(libc::EEXIST) => look(at) == Seen::Registry,
-            made => made.is_ok(),
-        },
+    let found = match make(at) {
+        // Another copy or thread was first, and may be making a registry; or something else is there. Looking only now
+        // suits emulators whose kernel does not refuse to read where nothing is.
+        Err(libc::EEXIST) => look(at) == Seen::Registry,
+        made => made.is_ok(),
     };
     // SAFETY: it has the magic and is ready, so a copy with this layout mapped it (invariant 2), for ever (invariant
     // 1).

@@ -55,7 +55,7 @@ pub fn note_woken() {
 /// call later, and the counter's rate is known sooner. Without this, the first waiter counts the CPUs.
 pub fn prepare() {
     count_cpus();
-    clock::now();
+    clock::prepare();
 }
 
 #[cold]

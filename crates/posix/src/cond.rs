@@ -27,7 +27,7 @@ use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_c
 
 use crate::cancel::{self, pthread_testcancel};
 use crate::glibc;
-use crate::kind::{Kind, decode, is_plain};
+use crate::kind::{Kind, checks_owner, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
 use crate::mutex::{clock_of, deadline, is_mine, lock, lock_woken, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
@@ -146,8 +146,9 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
 ) -> c_int {
     // SAFETY: callers guarantee that the mutex exists.
     let object = unsafe { Mutex::at(mutex) };
-    // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait.
-    if matches!(decode(object.kind.load(Relaxed)), Kind::Checking | Kind::Recursive) && !is_mine(object) {
+    // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait. And
+    // glibc's code changes the number of users as the holder, without an atomic instruction.
+    if checks_owner(object.kind.load(Relaxed)) && !is_mine(object) {
         return EPERM;
     }
     object.begin_wait();

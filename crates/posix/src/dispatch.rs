@@ -20,7 +20,7 @@ use flashlock_locks::parts::raw::RawLock;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
 #[cfg(feature = "stats")]
 use flashlock_native::{Counting, Native};
-use flashlock_native::{Word32, alone, clock, epoch, holder, place, registry, spin, stats, sys};
+use flashlock_native::{Word32, alone, epoch, holder, place, registry, spin, stats, sys};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::common::{self, Whose};
@@ -221,7 +221,6 @@ pub fn init() {
     holder::prepare();
     place::prepare(settings::tunables(), imagined());
     epoch::current();
-    clock::now();
     spin::prepare();
     registry::prepare();
     glibc::prepare();

@@ -11,6 +11,9 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// The longest accepted value, in bytes.
 pub(crate) const LONGEST: usize = 255;
 
+/// More arguments than the kernel passes to any program.
+const MOST_ARGUMENTS: usize = 1 << 26;
+
 /// The value of an environment variable.
 pub(crate) struct Value {
     /// Its first byte in the environment; the value ends with a NUL.
@@ -81,8 +84,24 @@ pub(crate) fn value(name: &str) -> Option<Value> {
         static environ: *const *mut c_char;
     }
     // SAFETY: `environ` is null or a null-terminated array of C strings, which nothing changes before `main`. By the
-    // time a thread calls `setenv`, everything is resolved.
-    unsafe { find(environ, name) }
+    // time a thread calls `setenv`, everything is resolved. The kernel's array is another one of that kind.
+    unsafe { find(if environ.is_null() { from_the_kernel() } else { environ }, name) }
+}
+
+/// The environment as the kernel has laid it down, behind the arguments. libc does not know it before its own
+/// constructor has run, and the `.preinit_array` of a program runs earlier. Null if it is not found.
+fn from_the_kernel() -> *const *mut c_char {
+    // SAFETY: looks a variable of the dynamic linker's up: where the initial stack ends, which is where the number of
+    // arguments is. After it come the arguments, a null, and the environment.
+    unsafe {
+        let end = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_stack_end".as_ptr()).cast::<*const usize>();
+        let Some(&stack) = end.as_ref() else { return core::ptr::null() };
+        let Some(&arguments) = stack.as_ref().filter(|&&number| number < MOST_ARGUMENTS) else {
+            return core::ptr::null();
+        };
+        let behind = stack.add(1 + arguments);
+        if *behind == 0 { behind.add(1).cast() } else { core::ptr::null() }
+    }
 }
 
 /// # Safety
@@ -143,6 +162,14 @@ mod tests {
         assert!(found(&list, "FLASHLOCK_STATS_FD").is_none());
         // SAFETY: null means no array.
         assert!(unsafe { find(core::ptr::null(), "FLASHLOCK") }.is_none());
+    }
+
+    #[test]
+    fn the_kernels_environment_is_that_of_libc() {
+        let name = "CARGO_PKG_NAME";
+        // SAFETY: the environment that the kernel has laid down.
+        let found = unsafe { find(from_the_kernel(), name) };
+        assert_eq!(found.expect("cargo sets it").text(), Ok(env!("CARGO_PKG_NAME")));
     }
 
     #[test]

@@ -75,6 +75,13 @@ pub fn decode(kind: u32) -> Kind {
     }
 }
 
+/// Whether only the holder may release such a mutex. (glibc's code checks that of robust mutexes, whose owner field may
+/// say something else.)
+pub fn checks_owner(kind: u32) -> bool {
+    let checks = matches!(kind & TYPE, 1 | 2) || kind & INHERIT != 0;
+    checks && kind & ROBUST == 0 && kind != DESTROYED
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +98,16 @@ mod tests {
         assert_eq!(decode(0x40), Kind::Glibc(Event::GlibcPp));
         assert_eq!(decode(0x80), Kind::Glibc(Event::GlibcShared));
         assert_eq!(decode(DESTROYED), Kind::Glibc(Event::GlibcUnknown));
+    }
+
+    #[test]
+    fn who_must_be_the_holder() {
+        for checked in [1, 2, 0x202, 0x20, 0x41, 0x82, 0xA0] {
+            assert!(checks_owner(checked), "{checked:#x}");
+        }
+        for unchecked in [0, 3, 0x40, 0x80, 0x11, 0x30, DESTROYED] {
+            assert!(!checks_owner(unchecked), "{unchecked:#x}");
+        }
     }
 
     #[test]

@@ -8,14 +8,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
 use crate::parts::shuffle::shuffler;
-use crate::parts::wait::WaitPolicy;
+use crate::parts::wait::{WaitPolicy, nap_longer};
 
 /// How long (µs) a head waits for a promised grant before it looks again.
 const PROMISE: u32 = 10;
@@ -44,20 +44,25 @@ impl<M: Machine> Lock<'_, M> {
         shuffler::start_at_head(node);
         // A head that was moved to the word may have slept there: invariant 2.
         let mut taken = if self.wake_up(node) { SLEEPERS } else { HELD };
+        let mut nap = PROMISE;
         let mut won = holding || (W::SPINS && self.spin_as_head::<W, P>(me, until, taken));
         while !won {
             if node.state.load(Acquire) == state::EVICTED {
                 return Contended::Evicted;
             }
-            // If this fails, the lock has just been granted to this thread, which takes it below.
-            if until.is_some_and(|deadline| M::expired(&deadline)) && self.queue.unname(me) {
+            let late = until.is_some_and(|deadline| M::expired(&deadline));
+            // If this fails, the lock has been or is about to be granted to this thread, which takes it below, or it is
+            // being evicted.
+            if late && self.queue.unname(me) {
                 if let Some(next) = self.queue.pass(me, None) {
                     wake::<M>(next);
                 }
                 return Contended::TimedOut;
             }
-            if W::PARKS {
-                won = self.park_on_word(me, until);
+            if W::PARKS && late {
+                nap_longer::<M>(&mut nap);
+            } else if W::PARKS {
+                won = self.park_on_word(me, until, &mut nap);
                 taken = SLEEPERS; // Invariant 2.
             }
             won = won || self.spin_as_head::<W, P>(me, until, taken);
@@ -129,8 +134,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
-    /// lock.
-    fn park_on_word(&self, me: Handle, until: Option<Deadline>) -> bool {
+    /// lock. `nap`: how long it naps if the lock is about to be granted.
+    fn park_on_word(&self, me: Handle, until: Option<Deadline>, nap: &mut u32) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
             return false; // Evicted.
@@ -140,7 +145,7 @@ impl<M: Machine> Lock<'_, M> {
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
         let promise = self.queue.head.load(Relaxed) & PROMISED;
         if !won && promise == PROMISED {
-            M::pause(Pause::Nap(PROMISE)); // The releaser needs two more instructions.
+            nap_longer::<M>(nap); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
             // A wake-up that changed nothing came from a signal.

@@ -24,9 +24,16 @@ use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, is_asleep, is_head, state};
-use crate::machine::{Deadline, Handle, Machine, Manner, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Manner, Patience, Pause, TimedOut, Word};
 use crate::parts::counted::{park, unpark, wake};
 use left::LeftBehind;
+
+/// Waits for another thread to execute a few more instructions. That thread may have been stopped in between, so each
+/// nap (µs) is twice as long as the one before, up to 4 ms.
+pub(crate) fn nap_longer<M: Machine>(nap: &mut u32) {
+    M::pause(Pause::Nap(*nap));
+    *nap = (*nap * 2).min(4_000);
+}
 
 /// How threads wait.
 pub trait WaitPolicy: 'static {

@@ -110,9 +110,9 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, Pause, Word};
+use crate::machine::{Deadline, Machine, Patience, Word};
 use crate::parts::policy::GroupByRole;
-use crate::parts::wait::{SpinThenPark, WaitPolicy};
+use crate::parts::wait::{SpinThenPark, WaitPolicy, nap_longer};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, has_no_readers, is_written};
@@ -192,6 +192,7 @@ impl<M: Machine> CstRwState<M> {
     /// Acquires for a reader that holds the lock already, as far as is known. `false` if that cannot be, because a
     /// writer holds the lock.
     fn read_again(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
+        let mut nap = BREAK;
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
             if side.pass() || self.enter() {
                 return true;
@@ -201,7 +202,7 @@ impl<M: Machine> CstRwState<M> {
                 return false; // This thread is now on a part where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
-            M::pause(Pause::Nap(BREAK));
+            nap_longer::<M>(&mut nap);
         }
         false
     }

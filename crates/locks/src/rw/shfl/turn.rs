@@ -7,14 +7,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
-use crate::machine::{Deadline, Handle, Machine, Pause, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::shuffle::release::{rouse, wake};
 use crate::mutex::shuffle::turn::{LOOK, Turn, Waiter};
 use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
-use crate::parts::wait::WaitPolicy;
+use crate::parts::wait::{WaitPolicy, nap_longer};
 use crate::rw::shfl::head::Contended;
 use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
@@ -268,7 +268,7 @@ impl<M: Machine> ShflRwState<M> {
     /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
     /// `onto`, the caller must wake it; with `onto`, it sleeps on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
-        let node = me.node::<M>();
+        let (node, mut nap) = (me.node::<M>(), super::head::BREAK);
         while !self.queue.unname(me) {
             // Another thread is evicting this one, or is giving that up.
             let gone = |seen| seen == state::EVICTED;
@@ -276,7 +276,7 @@ impl<M: Machine> ShflRwState<M> {
                 M::give_node(me);
                 return None;
             }
-            M::pause(Pause::Nap(super::head::BREAK));
+            nap_longer::<M>(&mut nap);
         }
         self.queue.pass(me, onto)
     }
