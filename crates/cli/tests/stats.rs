@@ -266,6 +266,39 @@ fn the_text_names_what_carries_the_traffic_and_under_which_locks_it_was_counted(
     }
 }
 
+/// Time is lost in a wait that times out, and in one that never ends. So it must not be said that no lock would help.
+#[test]
+fn waits_without_an_acquisition_are_reported() {
+    let (program, file) = (compiled("gives_up", "gives_up"), scratch("gives_up.json"));
+    let counted = |locks: &[&str], how: &[&str]| {
+        let mut command = flashlock();
+        command.args(["run", "--stats=json", "--stats-file"]).arg(&file).args(locks).arg("--").arg(&program).args(how);
+        command.output().unwrap();
+        RunStats::read(&file).unwrap()
+    };
+    for locks in [&[][..], &["--lock", "flash"], &["--lock", "mcs"]] {
+        let stats = counted(locks, &[]);
+        let held = object(&stats, "held");
+        assert_eq!((held.acquisitions, held.contended), (1, 20), "{locks:?}");
+        assert!(held.waited_ns >= 500_000_000 && held.longest_ns >= 50_000_000, "{locks:?}: {held:?}");
+        let derived = &stats.derived;
+        assert!(derived.waiting_threads > 0.05 && derived.unfinished_waits == 0, "{locks:?}: {derived:?}");
+        assert!(derived.contention.is_some_and(|share| share < 1.0), "{locks:?}: {derived:?}");
+        let derived = counted(locks, &["never"]).derived;
+        assert!(derived.unfinished_waits == 4 && derived.contention.is_some_and(|share| share < 1.0), "{derived:?}");
+    }
+    let said = |how: &[&str]| {
+        let output = flashlock().args(["run", "--stats", "--"]).arg(&program).args(how).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for (how, part) in [(&[][..], "20 attempts timed out"), (&["never"], "without 4 waits that had not ended when the")]
+    {
+        let text = said(how);
+        assert!(text.contains(part) && !text.contains("no other lock will help"), "{text}");
+    }
+}
+
 #[test]
 fn more_objects_than_can_be_told_apart_are_counted_together() {
     let (program, file) = (compiled("contended", "many"), scratch("many.json"));

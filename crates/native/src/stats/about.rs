@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use flashlock_locks::machine::event::Event;
 
 use super::objects::{Entry, Key, Kind, Use};
-use super::{PROCESS, Shard, attached, count_wait, shard};
+use super::{PROCESS, Shard, attached, count_wait, count_wait_in_vain, shard};
 use crate::clock;
 use crate::local::zeroed_per_thread;
 
@@ -91,12 +91,12 @@ fn entry(shard: &'static Shard, kind: Kind, address: usize, site: usize, of_init
 }
 
 impl Scope {
-    /// Ends the operation. If the thread acquired the object and had to wait, counts the wait, unless the lock has
-    /// already reported it.
+    /// Ends the operation. If the thread had to wait, counts the wait, unless the lock has already reported it.
     pub fn end(self, acquired: bool) {
         let Subject { since, .. } = SUBJECT.with(Cell::get);
-        if acquired && since != 0 {
-            count_wait(clock::now().saturating_sub(since));
+        if since != 0 {
+            let count = if acquired { count_wait } else { count_wait_in_vain };
+            count(clock::now().saturating_sub(since));
         }
         SUBJECT.with(|subject| subject.set(self.before));
     }
@@ -119,6 +119,7 @@ pub(super) fn count(event: Event, shard: &'static Shard) {
         _ => {
             entry.contended.fetch_add(1, Relaxed);
             if subject.since == 0 {
+                shard.waiting[subject.what].fetch_add(1, Relaxed);
                 SUBJECT.with(|cell| cell.set(Subject { since: clock::now(), ..subject }));
             }
         }
@@ -126,10 +127,13 @@ pub(super) fn count(event: Event, shard: &'static Shard) {
 }
 
 /// Ends a wait; returns what it was for.
-pub(super) fn waited(ns: u64) -> Use {
+pub(super) fn waited(ns: u64, shard: &Shard) -> Use {
     let subject = SUBJECT.with(Cell::get);
     if let Some(entry) = subject.entry {
         entry.waited(ns);
+    }
+    if subject.since != 0 {
+        shard.waiting[subject.what].fetch_sub(1, Relaxed);
         SUBJECT.with(|cell| cell.set(Subject { since: 0, ..subject }));
     }
     Use::ALL[subject.what]
@@ -183,9 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_counted_once_and_not_if_it_was_in_vain() {
+    fn a_wait_is_counted_once_and_only_its_time_if_it_was_in_vain() {
         let block = block();
         let waits = || block.totals().waits_of(Use::Read).iter().sum::<u64>();
+        let longest = || block.objects().iter().find(|sum| sum.address == Some(0x7_3000)).unwrap().longest_ns;
         let notified = begin(Use::Read, 0x7_3000, 0);
         super::super::count(Event::RwContended);
         count_wait(1_000);
@@ -193,7 +198,10 @@ mod tests {
         assert_eq!(waits(), 1);
         let in_vain = begin(Use::Read, 0x7_3000, 0);
         super::super::count(Event::RwContended);
+        assert_eq!(block.totals().waiting(Use::Read), 1);
+        std::thread::sleep(std::time::Duration::from_millis(2));
         in_vain.end(false);
-        assert_eq!(waits(), 1);
+        assert_eq!((waits(), block.totals().waiting(Use::Read)), (1, 0));
+        assert!(longest() >= 2_000_000 && block.totals().waited_ns(Use::Read) == 1_000 + longest());
     }
 }

@@ -38,7 +38,7 @@ use crate::{sys, thread};
 /// The environment variable that holds the number of the descriptor.
 pub const ENV: &str = "FLASHLOCK_STATS_FD";
 const MAGIC: u64 = u64::from_le_bytes(*b"flashlck");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const SHARDS: usize = 32;
 /// Buckets of the wait histogram: four for each power of two of nanoseconds, up to 2^40 ns (18 minutes).
 pub const BUCKETS: usize = 160;
@@ -62,6 +62,8 @@ struct Shard {
     events: [AtomicU64; EVENTS],
     waits: [[AtomicU64; BUCKETS]; USES],
     waited_ns: [AtomicU64; USES],
+    /// Waits that have begun and not ended.
+    waiting: [AtomicU64; USES],
     objects: Objects,
 }
 
@@ -74,8 +76,10 @@ pub struct Totals {
     pub events: [u64; EVENTS],
     /// Contended acquisitions by waiting time (see [`bucket_floor`]), in the order of [`Use::ALL`].
     pub waits: [[u64; BUCKETS]; USES],
-    /// Total waiting time for each use, in ns.
+    /// Total waiting time for each use, in ns, including waits that ended without an acquisition.
     pub waited_ns: [u64; USES],
+    /// Waits that have begun and not ended, for each use.
+    pub waiting: [u64; USES],
 }
 
 impl Totals {
@@ -87,6 +91,12 @@ impl Totals {
     /// The total time that threads waited for one use, in ns.
     pub fn waited_ns(&self, what: Use) -> u64 {
         self.waited_ns[what as usize]
+    }
+
+    /// How many waits for one use have begun and not ended. Their time is not counted.
+    pub fn waiting(&self, what: Use) -> u64 {
+        // If a signal handler forks during a wait, two processes end it.
+        self.waiting[what as usize].cast_signed().max(0).cast_unsigned()
     }
 
     /// The wait histogram of one use.
@@ -141,7 +151,13 @@ impl Block {
     /// The counts so far.
     pub fn totals(&self) -> Totals {
         let processes = self.processes.load(Relaxed);
-        let mut totals = Totals { processes, events: [0; EVENTS], waits: [[0; BUCKETS]; USES], waited_ns: [0; USES] };
+        let mut totals = Totals {
+            processes,
+            events: [0; EVENTS],
+            waits: [[0; BUCKETS]; USES],
+            waited_ns: [0; USES],
+            waiting: [0; USES],
+        };
         for shard in &self.shards {
             for (sum, count) in totals.events.iter_mut().zip(&shard.events) {
                 *sum += count.load(Relaxed);
@@ -151,6 +167,9 @@ impl Block {
             }
             for (sum, count) in totals.waited_ns.iter_mut().zip(&shard.waited_ns) {
                 *sum += count.load(Relaxed);
+            }
+            for (sum, count) in totals.waiting.iter_mut().zip(&shard.waiting) {
+                *sum = sum.wrapping_add(count.load(Relaxed));
             }
         }
         totals
@@ -245,12 +264,28 @@ pub fn count(event: Event) {
     }
 }
 
-/// Counts a wait for the object that the calling thread is using, or for a mutex if no object is known.
+/// Counts a wait for the object that the calling thread is using, or for a mutex if no object is known. It ended with
+/// an acquisition.
 pub fn count_wait(ns: u64) {
     if let Some(shard) = shard() {
-        let what = about::waited(ns) as usize;
-        shard.waits[what][bucket(ns)].fetch_add(1, Relaxed);
-        shard.waited_ns[what].fetch_add(ns, Relaxed);
+        let what = shard.waited(ns);
+        shard.waits[what as usize][bucket(ns)].fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a wait that ended without an acquisition: only its time, because the histogram is of acquisitions.
+fn count_wait_in_vain(ns: u64) {
+    if let Some(shard) = shard() {
+        shard.waited(ns);
+    }
+}
+
+impl Shard {
+    /// Ends the calling thread's wait, and counts its time. Returns what it was for.
+    fn waited(&self, ns: u64) -> Use {
+        let what = about::waited(ns, self);
+        self.waited_ns[what as usize].fetch_add(ns, Relaxed);
+        what
     }
 }
 

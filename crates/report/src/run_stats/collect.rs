@@ -103,10 +103,16 @@ impl Derived {
         let (same, other) = (totals.of(Event::HandoffSame), totals.of(Event::HandoffOther));
         let of_locks = [Use::Mutex, Use::Read, Use::Write, Use::Spinlock];
         let waited: u64 = of_locks.iter().map(|&what| totals.waited_ns(what)).sum();
+        let waiting = |uses: &[Use]| uses.iter().map(|&what| totals.waiting(what)).sum::<u64>();
+        let attempts =
+            |ended: &[Event], uses: &[Use]| ended.iter().map(|&event| totals.of(event)).sum::<u64>() + waiting(uses);
+        let mutex = attempts(&[Event::Acquire, Event::TimedOut], &[Use::Mutex]);
+        let rw = attempts(&[Event::RwRead, Event::RwWrite, Event::RwTimedOut], &[Use::Read, Use::Write]);
         Self {
-            contention: share(totals.of(Event::Contended), totals.of(Event::Acquire)),
-            rw_contention: share(totals.of(Event::RwContended), totals.of(Event::RwRead) + totals.of(Event::RwWrite)),
+            contention: share(totals.of(Event::Contended), mutex),
+            rw_contention: share(totals.of(Event::RwContended), rw),
             waiting_threads: share(waited, elapsed_ns).unwrap_or_default(),
+            unfinished_waits: waiting(&of_locks),
             handoff_locality: share(same, same + other),
             left_to_glibc: LEFT_TO_GLIBC.iter().map(|&event| totals.of(event)).sum(),
             objects_left_to_glibc: LEFT_TO_GLIBC.iter().filter_map(|event| Some(totals.of(event.objects()?))).sum(),

@@ -38,7 +38,7 @@ pub struct RunStats {
     pub processes: u32,
     /// The counters of the event list, by name.
     pub events: Counts,
-    /// How long contended acquisitions of mutexes waited.
+    /// How long contended acquisitions of mutexes waited. Attempts that gave up are not among them.
     pub waits: Waits,
     /// The same for everything except mutexes.
     #[serde(default)]
@@ -169,14 +169,19 @@ pub struct Bucket {
 /// Values derived from the counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derived {
-    /// The share of acquisitions that found the lock held; `null` if there were none.
+    /// The share of attempts that found the lock held; `null` if there were none. An attempt acquires the lock, times
+    /// out, or has not ended.
     pub contention: Option<f64>,
-    /// The share of readers-writer lock acquisitions that had to wait; `null` if there were none.
+    /// The share of attempts at readers-writer locks that had to wait; `null` if there were none.
     #[serde(default)]
     pub rw_contention: Option<f64>,
     /// The average number of threads that waited for a mutex, a readers-writer lock or a spinlock during the run.
     #[serde(default)]
     pub waiting_threads: f64,
+    /// Waits for a mutex, a readers-writer lock or a spinlock that had not ended when the program did.
+    /// `waiting_threads` is without them.
+    #[serde(default)]
+    pub unfinished_waits: u64,
     /// The share of queue hand-offs that stayed on a NUMA node; `null` if there were none.
     pub handoff_locality: Option<f64>,
     /// Operations that were left to glibc.

@@ -21,27 +21,36 @@ pub(super) fn kinds(stats: &RunStats) -> Vec<Kind<'_>> {
     let of = |event: Event| stats.events.of(event.name());
     let share = |part: u64, all: u64| units::percent(if all == 0 { 0.0 } else { part as f64 / all as f64 });
     let rw = of(Event::RwRead) + of(Event::RwWrite);
-    let acquisitions = |number| units::counted(number, "acquisition");
-    let held = |all: Event, contended: Event| {
-        format!("{}, {} contended", acquisitions(of(all)), share(of(contended), of(all)))
+    let [timed_out, rw_timed_out] = [Event::TimedOut, Event::RwTimedOut].map(of);
+    let acquisitions = |number, timed_out| {
+        let acquired = units::counted(number, "acquisition");
+        match timed_out {
+            0 => acquired,
+            _ => format!("{acquired}, {} timed out", units::counted(timed_out, "attempt")),
+        }
     };
+    let spun = of(Event::SpinAcquire);
     let taken = of(Event::SemAcquire);
     let left = if stats.lock.is_glibc() { 0 } else { stats.derived.left_to_glibc };
     let mut kinds = vec![
         Kind {
             name: "Mutexes",
-            operations: of(Event::Acquire),
-            text: held(Event::Acquire, Event::Contended),
+            operations: of(Event::Acquire) + timed_out,
+            text: format!(
+                "{}, {} contended",
+                acquisitions(of(Event::Acquire), timed_out),
+                units::percent(stats.derived.contention.unwrap_or_default())
+            ),
             waits: vec![("a mutex", &stats.waits)],
         },
         Kind {
             name: "Readers-writer locks",
-            operations: rw,
+            operations: rw + rw_timed_out,
             text: format!(
                 "{}: {} for reading; {} had to wait",
-                acquisitions(rw),
+                acquisitions(rw, rw_timed_out),
                 share(of(Event::RwRead), rw),
-                share(of(Event::RwContended), rw)
+                units::percent(stats.derived.rw_contention.unwrap_or_default())
             ),
             waits: vec![
                 ("a readers-writer lock, to read", &stats.waits_of.rw_read),
@@ -60,8 +69,8 @@ pub(super) fn kinds(stats: &RunStats) -> Vec<Kind<'_>> {
         },
         Kind {
             name: "Spinlocks",
-            operations: of(Event::SpinAcquire),
-            text: held(Event::SpinAcquire, Event::SpinContended),
+            operations: spun,
+            text: format!("{}, {} contended", acquisitions(spun, 0), share(of(Event::SpinContended), spun)),
             waits: vec![("a spinlock", &stats.waits_of.spinlock)],
         },
         Kind {

@@ -125,8 +125,14 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
 fn waiting(stats: &RunStats) -> String {
     let threads = stats.derived.waiting_threads;
     let average = format!("On average {} threads waited for a lock", units::three_digits(threads));
+    let unfinished = stats.derived.unfinished_waits;
+    let average = match unfinished {
+        0 => average,
+        1 => format!("{average}, without 1 wait that had not ended when the program did"),
+        _ => format!("{average}, without {} waits that had not ended when the program did", units::count(unfinished)),
+    };
     match stats.lock.is_glibc() {
-        true if threads < FEW_WAIT => format!("{average}, so no other lock will help much."),
+        true if threads < FEW_WAIT && unfinished == 0 => format!("{average}, so no other lock will help much."),
         true => format!("{average}. To see whether another lock helps, run: flashlock compare -- CMD"),
         false => format!("{average}."),
     }

@@ -125,6 +125,16 @@ fn what_cannot_be_gained_is_said_of_glibcs_locks_only() {
         "{much}"
     );
     assert!(waited(Lock::from(&Choice::DEFAULT), 20_000_000).contains("0.0200 threads waited for a lock. "));
+    let unfinished = words(&render(
+        &of_objects(today(), Vec::new(), |totals| {
+            totals.events[Event::Contended as usize] = 2;
+            totals.events[Event::TimedOut as usize] = 1;
+            totals.waiting[Use::Mutex as usize] = 1;
+        }),
+        120,
+    ));
+    assert!(unfinished.contains("Mutexes: 0 acquisitions, 1 attempt timed out, 100% contended."), "{unfinished}");
+    assert!(unfinished.contains("without 1 wait that had not ended when the program did. To see"), "{unfinished}");
 }
 
 #[test]
