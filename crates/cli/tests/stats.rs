@@ -361,6 +361,16 @@ fn what_cannot_be_written_is_said_before_the_program_runs() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_death() {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -f 100; '{}' run --stats -- echo ran", binary().display())]);
+    let output = command.env("FLASHLOCK_PRELOAD_PATH", preload()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(125), &b""[..]), "{said}");
+    assert!(said.contains("cannot create shared counters: File too large; run without --stats"), "{said}");
+}
+
+#[test]
 fn an_ignored_sigchld_does_not_lose_the_status() {
     let mut command = Command::new("sh");
     let line = format!("trap '' CHLD; '{}' run --stats -- sh -c 'exit 5'", binary().display());

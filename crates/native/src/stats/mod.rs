@@ -136,8 +136,12 @@ impl Block {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the descriptor is ours.
         let sized = unsafe {
-            libc::ftruncate(fd.as_raw_fd(), size_of::<Block>() as libc::off_t) == 0
-                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
+            // If the block exceeds the limit on the size of files (`ulimit -f`), the default action would end this
+            // process before it could say so. When the signal is ignored, there is an error.
+            let before = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            let sized = libc::ftruncate(fd.as_raw_fd(), size_of::<Block>() as libc::off_t) == 0;
+            libc::signal(libc::SIGXFSZ, before);
+            sized && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
         };
         if !sized {
             return Err(io::Error::last_os_error());
