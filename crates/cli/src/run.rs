@@ -48,8 +48,9 @@ always a report, even after SIGKILL. Counting takes time: a program that does
 little else than lock runs several times slower.
 
 Without --stats, flashlock becomes the program (exec). With --stats, it waits
-for the program and forwards signals to it. Then it ends as the program ended:
-with the same exit status, or by the same signal.
+for the program and forwards signals to it (HUP INT QUIT ABRT USR1 USR2 ALRM
+TERM URG XCPU VTALRM PROF WINCH IO, and real-time signals). Then it ends as the
+program ended: with the same exit status, or by the same signal.
 ";
 const STATUS: &str = "\
 Exit status: the program's; 125 if flashlock itself failed; 126 if the program

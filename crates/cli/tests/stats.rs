@@ -100,7 +100,7 @@ fn send(child: &std::process::Child, signal: &str) {
 
 #[test]
 fn signals_are_passed_on_and_the_report_is_written() {
-    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10)] {
+    for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10), ("ALRM", 14), ("PROF", 27), ("IO", 29)] {
         let file = scratch(&format!("signalled-{name}.json"));
         let (mut child, _) = long_run_of_threads(&file);
         send(&child, &format!("-{name}"));
@@ -113,12 +113,14 @@ fn signals_are_passed_on_and_the_report_is_written() {
 
 #[test]
 fn a_program_that_handles_a_signal_goes_on() {
-    let file = scratch("handled.json");
-    let line = "trap 'exit 42' USR2; echo $$ ready; while :; do sleep 0.01; done";
-    let (mut child, _) = long_run(&file, line);
-    send(&child, "-USR2");
-    assert_eq!(child.wait().unwrap().code(), Some(42));
-    assert_eq!(RunStats::read(&file).unwrap().outcome, Outcome::Exited { status: 42 });
+    for signal in ["USR2", "ABRT", "WINCH", "URG"] {
+        let file = scratch("handled.json");
+        let line = format!("trap 'exit 42' {signal}; echo $$ ready; while :; do sleep 0.01; done");
+        let (mut child, _) = long_run(&file, &line);
+        send(&child, &format!("-{signal}"));
+        assert_eq!(child.wait().unwrap().code(), Some(42), "{signal}");
+        assert_eq!(RunStats::read(&file).unwrap().outcome, Outcome::Exited { status: 42 });
+    }
 }
 
 #[test]

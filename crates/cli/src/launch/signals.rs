@@ -4,9 +4,28 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::Duration;
 
-/// The signals that are forwarded to the program.
-const FORWARDED: &[libc::c_int] =
-    &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+/// The signals that are forwarded to the program, besides the real-time signals: those that others send, or timers and
+/// limits that it inherits. What a fault in this process causes is not among them, and neither is what stops a process,
+/// because SIGSTOP cannot be forwarded.
+const FORWARDED: &[libc::c_int] = &[
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGURG,
+    libc::SIGXCPU,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGWINCH,
+    libc::SIGIO,
+];
+
+/// The signals by which a user or the system asks a command to end early.
+pub(crate) const INTERRUPTING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
 const NAMES: &[(libc::c_int, &str)] = &[
     (libc::SIGHUP, "SIGHUP"),
@@ -28,6 +47,7 @@ const NAMES: &[(libc::c_int, &str)] = &[
     (libc::SIGXFSZ, "SIGXFSZ"),
     (libc::SIGVTALRM, "SIGVTALRM"),
     (libc::SIGPROF, "SIGPROF"),
+    (libc::SIGIO, "SIGIO"),
     (libc::SIGSYS, "SIGSYS"),
 ];
 
@@ -108,8 +128,7 @@ pub(crate) struct Interruption {
 impl Interruption {
     /// Starts blocking. Call it before there is a second thread.
     pub(crate) fn begin() -> Self {
-        let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        let set = set_of(interrupting.into_iter().filter(|signal| !is_ignored(*signal)));
+        let set = set_of(INTERRUPTING.into_iter().filter(|signal| !is_ignored(*signal)));
         Self { set, before: block(&set) }
     }
 

@@ -167,8 +167,8 @@ fn wait_for(child: libc::pid_t, watched: &libc::sigset_t, start: Instant) -> End
     }
 }
 
-/// Whether a signal is forwarded: not SIGCHLD, and not a signal that a terminal's key has also sent to the child.
+/// Whether a signal is forwarded: not SIGCHLD, and not a signal that the terminal has also sent to the child.
 fn concerns_child(info: &libc::siginfo_t) -> bool {
-    let from_key = info.si_code == libc::SI_KERNEL && matches!(info.si_signo, libc::SIGINT | libc::SIGQUIT);
-    info.si_signo != libc::SIGCHLD && !from_key
+    let of_terminal = matches!(info.si_signo, libc::SIGINT | libc::SIGQUIT | libc::SIGWINCH);
+    info.si_signo != libc::SIGCHLD && !(of_terminal && info.si_code == libc::SI_KERNEL)
 }
