@@ -274,7 +274,7 @@ fn where_nothing_is_drawn_no_empty_picture_is_left() {
     let plot = ["--plot", picture.to_str().unwrap()];
     compare(&[&plot[..], &["--", "false"]].concat()).assert().code(4);
     assert!(!picture.exists());
-    let (status, text) = interrupted(&scratch("nothing-log"), &plot, 1);
+    let (status, text) = interrupted(&scratch("nothing-log"), &plot, 1, libc::SIGINT);
     assert_eq!((status.code(), picture.exists()), (Some(130), false), "{text}");
     // A file that was there is not ours to remove.
     std::fs::write(&picture, "").unwrap();
@@ -334,7 +334,7 @@ fn foreign_files_are_refused_with_a_reason() {
 }
 
 /// Starts a comparison of a program that counts its runs in a file, and interrupts once there are enough.
-fn interrupted(file: &Path, json: &[&str], runs: usize) -> (std::process::ExitStatus, String) {
+fn interrupted(file: &Path, json: &[&str], runs: usize, signal: i32) -> (std::process::ExitStatus, String) {
     let line = format!("echo run >> '{}'; sleep 0.06", file.display());
     let mut command = interruptible();
     command.args(["compare", "--time", "3600", "--locks", LOCKS]).args(json).args(["--", "sh", "-c", &line]);
@@ -346,7 +346,7 @@ fn interrupted(file: &Path, json: &[&str], runs: usize) -> (std::process::ExitSt
         std::thread::sleep(Duration::from_millis(10));
     }
     // SAFETY: the child has not been waited for, so the number is its.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     (child.wait().unwrap(), text)
@@ -355,10 +355,10 @@ fn interrupted(file: &Path, json: &[&str], runs: usize) -> (std::process::ExitSt
 #[test]
 fn an_interruption_keeps_what_was_measured() {
     // Three trials, and four rounds of three.
-    let (status, text) = interrupted(&scratch("interrupted-text"), &[], 16);
+    let (status, text) = interrupted(&scratch("interrupted-text"), &[], 16, libc::SIGINT);
     assert_eq!(status.code(), Some(130), "{text}");
     assert!(text.contains("interrupted") && text.contains("95 %") && text.contains("Advice:"), "{text}");
-    let (status, text) = interrupted(&scratch("interrupted-json"), &["--json"], 16);
+    let (status, text) = interrupted(&scratch("interrupted-json"), &["--json"], 16, libc::SIGINT);
     let file = scratch("interrupted.json");
     std::fs::write(&file, text).unwrap();
     let results = Results::read(&file).unwrap();
@@ -368,9 +368,11 @@ fn an_interruption_keeps_what_was_measured() {
 
 #[test]
 fn an_interruption_before_anything_was_measured() {
-    let (status, text) = interrupted(&scratch("interrupted-early"), &[], 1);
-    assert_eq!(status.code(), Some(130));
-    assert!(text.contains("too few to tell a difference"), "{text}");
+    for signal in [libc::SIGINT, libc::SIGQUIT] {
+        let (status, text) = interrupted(&scratch("interrupted-early"), &[], 1, signal);
+        assert_eq!(status.code(), Some(130), "{status}");
+        assert!(text.contains("too few to tell a difference"), "{text}");
+    }
 }
 
 #[test]

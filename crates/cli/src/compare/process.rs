@@ -4,6 +4,10 @@
 //! later, the whole group is killed. So scripts can clean up after themselves. When the program has ended, the rest of
 //! the group is killed at once, because it would disturb the next run. Signals for this process are blocked, and
 //! awaited together with SIGCHLD, so that none is lost between two runs.
+//!
+//! A terminal's Ctrl-Z stops this process and not the program, which is in another group. So nobody notices when the
+//! program ends, and the run's time would include the time until somebody continues this process. When SIGCONT tells
+//! that this has happened, the run is discarded and repeated.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -103,9 +107,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Starts blocking. Call it before there is a second thread.
     pub(super) fn begin() -> Self {
-        let interrupting = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-        let heeded = interrupting.into_iter().filter(|signal| !signals::is_ignored(*signal));
-        let set = signals::set_of(heeded.chain([libc::SIGCHLD]));
+        let heeded = signals::INTERRUPTING.into_iter().filter(|signal| !signals::is_ignored(*signal));
+        let set = signals::set_of(heeded.chain([libc::SIGCHLD, libc::SIGCONT]));
         // If SIGCHLD is ignored, a child's status is lost.
         signals::set_default(libc::SIGCHLD);
         Self { set, before: signals::block(&set) }
@@ -114,15 +117,24 @@ impl Watch {
     /// Whether an interruption is waiting.
     pub(super) fn interrupted(&self) -> bool {
         while let Some(signal) = signals::wait_until(&self.set, Duration::ZERO) {
-            if signal != libc::SIGCHLD {
+            if is_interrupting(signal) {
                 return true;
             }
         }
         false
     }
 
-    /// Runs a command to its end, or to its time limit.
+    /// Runs a command to its end, or to its time limit; again, if this process was stopped meanwhile.
     pub(super) fn run(&self, command: &mut Command, limit: Duration) -> io::Result<Outcome> {
+        loop {
+            if let Some(outcome) = self.run_once(command, limit)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// [`None`]: this process was stopped meanwhile.
+    fn run_once(&self, command: &mut Command, limit: Duration) -> io::Result<Option<Outcome>> {
         let own_size = peak_of_this_process();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mask = self.before;
@@ -146,39 +158,49 @@ impl Watch {
         let ending = match cause {
             Cause::Ended => Ending::of(status),
             Cause::TimeIsUp => Ending::TimedOut(limit),
-            Cause::Interrupted => return Ok(Outcome::Interrupted),
+            Cause::Interrupted => return Ok(Some(Outcome::Interrupted)),
+            Cause::Stopped => return Ok(None),
         };
         let resources = Resources::new(elapsed, &usage);
         let [stdout, stderr] = streams.map(|stream| stream.text());
         let peak = u64::try_from(usage.ru_maxrss).ok().filter(|peak| *peak > own_size);
-        Ok(Outcome::Finished(Box::new(Finished { ending, resources, peak_rss_kib: peak, stdout, stderr })))
+        Ok(Some(Outcome::Finished(Box::new(Finished { ending, resources, peak_rss_kib: peak, stdout, stderr }))))
     }
 
-    /// Waits until the child has ended. At the time limit or at an interruption, it ends the child.
+    /// Waits until the child has ended. At the time limit, at an interruption, or if this process was stopped, it ends
+    /// the child.
     fn wait(&self, child: &Child, start: Instant, limit: Duration) -> Cause {
         let mut cause = Cause::Ended;
         // First the program's time limit, then its time to end, then the kernel's time to kill it.
         let mut deadline = start + limit;
         while !has_ended(child) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let signal = signals::wait_until(&self.set, left.min(GLANCE));
-            let interrupted = signal.is_some_and(|signal| signal != libc::SIGCHLD);
-            if !interrupted && (signal.is_some() || Instant::now() < deadline) {
-                continue;
-            }
+            let seen = match signals::wait_until(&self.set, left.min(GLANCE)) {
+                Some(signal) if is_interrupting(signal) => Cause::Interrupted,
+                Some(libc::SIGCONT) => Cause::Stopped,
+                None if Instant::now() >= deadline => Cause::TimeIsUp,
+                _ => continue,
+            };
             let (signal, patience) = match cause {
                 Cause::Ended => (libc::SIGTERM, COURTESY),
                 // After a second interruption, kill at once.
                 _ => (libc::SIGKILL, GRACE),
             };
-            if interrupted || cause == Cause::Ended {
-                cause = if interrupted { Cause::Interrupted } else { Cause::TimeIsUp };
+            if seen == Cause::Interrupted || cause == Cause::Ended {
+                cause = seen;
             }
             signal_group(child, signal);
             deadline = Instant::now() + patience;
         }
-        cause
+        let was_stopped =
+            || signals::wait_until(&signals::set_of([libc::SIGCONT].into_iter()), Duration::ZERO).is_some();
+        if cause != Cause::Interrupted && was_stopped() { Cause::Stopped } else { cause }
     }
+}
+
+/// Whether a signal of the set is for the user's interruption.
+fn is_interrupting(signal: libc::c_int) -> bool {
+    signals::INTERRUPTING.contains(&signal)
 }
 
 /// Why a run ended.
@@ -187,6 +209,8 @@ enum Cause {
     Ended,
     TimeIsUp,
     Interrupted,
+    /// This process was stopped, so the run's time is unknown.
+    Stopped,
 }
 
 impl Drop for Watch {
@@ -321,6 +345,30 @@ mod tests {
         let run = shell("echo out; echo err >&2; sleep 3600 & setsid sleep 60 & exit 0", LONG);
         assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("out\n", "err\n"));
+    }
+
+    /// The time until somebody continues this process is not the program's.
+    #[test]
+    fn a_run_during_which_this_process_was_stopped_is_repeated() {
+        let file = std::env::temp_dir().join(format!("flashlock-stopped-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        // The first run takes long.
+        let script = format!("echo run >> '{0}'; test $(wc -l < '{0}') -gt 1 || sleep 600; echo $PPID", file.display());
+        // SAFETY: asks for the number of this thread, which waits for the signal.
+        let thread = unsafe { libc::gettid() };
+        let started = file.clone();
+        let continues = thread::spawn(move || {
+            while !started.exists() {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // SAFETY: sends a signal that the thread blocks.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGCONT) };
+        });
+        let run = shell(&script, LONG);
+        continues.join().unwrap();
+        assert_eq!((run.ending, std::fs::read_to_string(&file).unwrap().as_str()), (Ending::Success, "run\nrun\n"));
+        assert!(run.resources.elapsed < LONG / 2 && run.stdout.lines().count() == 1, "{:?}", run.resources);
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]
