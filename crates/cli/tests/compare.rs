@@ -236,6 +236,23 @@ fn a_time_in_which_nothing_can_be_compared_is_no_answer() {
 }
 
 #[test]
+fn a_number_of_threads_may_be_in_the_programs_name() {
+    use std::os::unix::fs::PermissionsExt;
+    for threads in [1, 2] {
+        let program = scratch(&format!("named-{threads}"));
+        std::fs::write(&program, "#!/bin/sh\nsleep 0.06\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let name = scratch("named-{threads}");
+    let name = name.to_str().unwrap();
+    let args = |threads| ["--locks", "shfl", "--runs", "1", "--threads", threads, "--", name];
+    let (code, results) = read("named.json", &args("1,2"));
+    assert_eq!((code, results.groups[0].cells.len()), (0, 2));
+    let missing = compare(&args("1,3")).assert().code(127).stdout(is_empty());
+    missing.stderr(contains("named-3': there is no such file"));
+}
+
+#[test]
 fn locks_that_take_too_long_do_not_keep_the_comparison_from_its_time() {
     // Each hangs, and with each of two numbers of threads.
     let hangs = "case $FLASHLOCK in mcs*|tas*|cna*) sleep 3600;; esac; sleep 0.06";

@@ -210,8 +210,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let plan = Plan::new(args)?;
     // A wrong path must not cost a long run.
     let picture = args.plot.as_deref().map(output::Writable::new).transpose()?;
-    if let Some(program) = args.command.first() {
-        inspect::program(program)?.warn();
+    for program in plan.programs() {
+        inspect::program(&program)?.warn();
     }
     let measured = Session::new(&plan)?.run()?;
     emit(args, &plan, &measured)?;

@@ -114,7 +114,7 @@ impl Plan {
             let external = self.panels[cell.panel].external;
             worker::command(cell.threads.unwrap_or(1), millis, external, self.seed, contestant)?
         } else {
-            let words: Vec<OsString> = self.command.iter().map(|word| filled(word, cell.threads)).collect();
+            let words = self.words(cell);
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             command
@@ -127,9 +127,21 @@ impl Plan {
         Ok(command)
     }
 
+    /// The words of the command in a cell, with the number of threads filled in.
+    fn words(&self, cell: Cell) -> Vec<OsString> {
+        self.command.iter().map(|word| filled(word, cell.threads)).collect()
+    }
+
+    /// The names of the programs that are run: several if the name contains the number of threads, none for the map.
+    pub(super) fn programs(&self) -> Vec<OsString> {
+        let mut names: Vec<_> = self.cells.iter().filter_map(|&cell| self.words(cell).into_iter().next()).collect();
+        names.dedup();
+        names
+    }
+
     /// The failure if the program cannot be started.
-    pub(super) fn cannot_run(&self, error: &std::io::Error) -> Failure {
-        match Program::new(&self.command) {
+    pub(super) fn cannot_run(&self, cell: Cell, error: &std::io::Error) -> Failure {
+        match Program::new(&self.words(cell)) {
             Ok(program) if !self.is_map => program.cannot_run(error),
             _ => Failure::new(format_args!("cannot start a process: {}", crate::screen::reason(error))),
         }

@@ -202,7 +202,7 @@ impl<'a> Session<'a> {
         let limit = self.limit(round, cell, left);
         let is_cut = left.is_some_and(|left| left < limit);
         let outcome = self.watch.run(&mut command, left.map_or(limit, |left| left.min(limit)));
-        let run = match outcome.map_err(|error| self.plan.cannot_run(&error))? {
+        let run = match outcome.map_err(|error| self.plan.cannot_run(self.cells[cell], &error))? {
             Outcome::Finished(run) => run,
             Outcome::Interrupted => return Err(Stop::Interrupted),
         };

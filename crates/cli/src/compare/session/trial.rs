@@ -53,7 +53,7 @@ impl Session<'_> {
         let is_cut = left.is_some_and(|left| left < limit);
         let mut command = self.plan.process(cell, &Contestant::Glibc, self.millis)?;
         let run = self.watch.run(&mut command, left.map_or(limit, |left| left.min(limit)));
-        let run = match run.map_err(|error| self.plan.cannot_run(&error))? {
+        let run = match run.map_err(|error| self.plan.cannot_run(cell, &error))? {
             Outcome::Finished(run) => run,
             Outcome::Interrupted => return Err(Stop::Interrupted),
         };
