@@ -235,6 +235,19 @@ fn a_time_in_which_nothing_can_be_compared_is_no_answer() {
     longer.stderr(contains("did not end under glibc before the time was up"));
 }
 
+/// It works, but a run took longer than the comparison could wait.
+#[test]
+fn a_lock_that_worked_before_does_not_time_out_because_the_comparison_must_end() {
+    let file = scratch("slow-later");
+    let slow =
+        format!("case $FLASHLOCK in mcs*) test -e '{0}' && sleep 9; touch '{0}';; esac; sleep 0.2", file.display());
+    let args = ["--locks", LOCKS, "--time", "8", "--", "sh", "-c", &slow];
+    let text = compare(&args).assert().code(ANSWER_OR_NONE).get_output().stdout.clone();
+    let told = String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("Given up in round 2, to keep to the time: mcs (a run took more than "), "{told}");
+    assert!(!told.contains("timed out") && !told.contains("Do not use"), "{told}");
+}
+
 #[test]
 fn a_number_of_threads_may_be_in_the_programs_name() {
     use std::os::unix::fs::PermissionsExt;

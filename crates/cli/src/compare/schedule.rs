@@ -89,13 +89,24 @@ impl Trial {
     }
 }
 
-/// The time limit of a run that takes `under_glibc` with glibc. `spare` is the time that the required rounds leave;
-/// `None` if time does not matter.
-pub(super) fn limit(under_glibc: Duration, spare: Option<Duration>) -> Duration {
-    let hangs = (under_glibc * HANGS).max(LEAST_LIMIT);
-    match spare {
-        None => hangs,
-        Some(spare) => (spare / SHARE).max(under_glibc * PATIENCE).max(LEAST_SHORT).min(hangs),
+/// The time limit of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limit {
+    pub(super) time: Duration,
+    /// Whether time is so short that a program may be ended that does not hang.
+    pub(super) is_short: bool,
+}
+
+impl Limit {
+    /// The limit if the run takes `under_glibc` with glibc. `spare` is the time that the required rounds leave; `None`
+    /// if time does not matter.
+    pub(super) fn of(under_glibc: Duration, spare: Option<Duration>) -> Self {
+        let hangs = (under_glibc * HANGS).max(LEAST_LIMIT);
+        let short = spare.map(|spare| (spare / SHARE).max(under_glibc * PATIENCE).max(LEAST_SHORT));
+        match short.filter(|short| *short < hangs) {
+            Some(time) => Self { time, is_short: true },
+            None => Self { time: hangs, is_short: false },
+        }
     }
 }
 
@@ -147,12 +158,16 @@ mod tests {
     #[test]
     fn a_run_may_take_what_the_time_allows() {
         let s = Duration::from_secs;
-        assert_eq!((limit(s(1), None), limit(Duration::from_millis(60), None)), (s(20), s(10)));
+        let of = |under_glibc, spare| {
+            let limit = Limit::of(under_glibc, spare);
+            (limit.time, limit.is_short)
+        };
+        assert_eq!((of(s(1), None), of(Duration::from_millis(60), None)), ((s(20), false), (s(10), false)));
         assert_eq!(
-            (limit(s(1), Some(s(40))), limit(s(1), Some(s(4))), limit(s(1), Some(s(400)))),
-            (s(10), s(3), s(20))
+            (of(s(1), Some(s(40))), of(s(1), Some(s(4))), of(s(1), Some(s(400)))),
+            ((s(10), true), (s(3), true), (s(20), false))
         );
-        assert_eq!(limit(Duration::from_millis(27), Some(Duration::ZERO)), s(1));
+        assert_eq!(of(Duration::from_millis(27), Some(Duration::ZERO)), (s(1), true));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::merit::NoFigure;
 use super::plan::{Cell, Plan};
 use super::process::{Ending, Outcome, Watch};
 use super::rivals::{self, Workshop};
-use super::schedule::{self, Until, spoken};
+use super::schedule::{self, Limit, Until, spoken};
 use crate::failure::Failure;
 use crate::screen;
 
@@ -200,8 +200,8 @@ impl<'a> Session<'a> {
         let mut command = self.plan.process(self.cells[cell], contestant, self.millis)?;
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let limit = self.limit(round, cell, left);
-        let is_cut = left.is_some_and(|left| left < limit);
-        let outcome = self.watch.run(&mut command, left.map_or(limit, |left| left.min(limit)));
+        let is_cut = left.is_some_and(|left| left < limit.time);
+        let outcome = self.watch.run(&mut command, left.map_or(limit.time, |left| left.min(limit.time)));
         let run = match outcome.map_err(|error| self.plan.cannot_run(self.cells[cell], &error))? {
             Outcome::Finished(run) => run,
             Outcome::Interrupted => return Err(Stop::Interrupted),
@@ -210,7 +210,21 @@ impl<'a> Session<'a> {
         if timed_out && is_cut {
             return Err(Stop::TimeIsUp);
         }
+        let is_glibc = matches!(contestant, Contestant::Glibc);
         self.took[point] = run.resources.elapsed;
+        if timed_out && limit.is_short && !self.results.points[point].runs.is_empty() {
+            // It works. There is only no time to wait for this run.
+            if !is_glibc {
+                self.given_up[point] = true;
+                self.notes.push(format!(
+                    "Given up in round {}, to keep to the time: {}{threads} (a run took more than {}).",
+                    round + 1,
+                    contestant.name(),
+                    spoken(limit.time)
+                ));
+            }
+            return Ok(());
+        }
         let figures = match run.ending {
             Ending::Success => self.plan.merit.figures(&run, contestant).map_err(|none| match none {
                 NoFigure::NotFound => "exit status 0, but its output does not match --metric".to_owned(),
@@ -218,7 +232,6 @@ impl<'a> Session<'a> {
             }),
             failed => Err(failed.words()),
         };
-        let is_glibc = matches!(contestant, Contestant::Glibc);
         let point_of = &mut self.results.points[point];
         match figures {
             Ok(values) => point_of.runs.push(Run { round, values }),
@@ -232,13 +245,13 @@ impl<'a> Session<'a> {
     }
 
     /// The time limit of a run in this cell.
-    fn limit(&self, round: u32, cell: usize, left: Option<Duration>) -> Duration {
-        let usual = self.plan.timeout;
+    fn limit(&self, round: u32, cell: usize, left: Option<Duration>) -> Limit {
         let spare = left.map(|left| {
             let needed = self.under_glibc.iter().sum::<Duration>() * self.contestants.len() as u32;
             left.saturating_sub(needed * LEAST_ROUNDS.saturating_sub(round))
         });
-        usual.unwrap_or_else(|| schedule::limit(self.under_glibc[cell], spare))
+        let wanted = self.plan.timeout.map(|time| Limit { time, is_short: false });
+        wanted.unwrap_or_else(|| Limit::of(self.under_glibc[cell], spare))
     }
 
     /// If a verdict needs more rounds than fit into the remaining time, gives up the slowest locks, so that the others
