@@ -54,7 +54,10 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
             how_much(rival, results, did)
         )
     });
-    let Some(best) = good else { return theirs + &keep(verdict, &ours) + &warning };
+    if ours.is_empty() {
+        return theirs + "there is no advice, because no lock for unchanged programs has a verdict." + &warning;
+    }
+    let Some(best) = good else { return theirs + &keep(verdict, &ours, results, group) + &warning };
     let mut text = format!(
         "{theirs}use {}. It {} ({}; confidence {}).",
         best.lock,
@@ -96,14 +99,17 @@ fn is_rival(results: &Results, lock: &str) -> bool {
     results.rivals.iter().any(|rival| rival == lock)
 }
 
+/// Whether the program failed under a lock (`timed_out`: did not end in time).
+fn has_ended(results: &Results, group: &Group, lock: &str, timed_out: bool) -> bool {
+    let mut here = results.points.iter().filter(|point| point.lock == lock && point.group == group.title);
+    here.any(|point| point.failures.iter().any(|failed| failed.timed_out == timed_out))
+}
+
 /// A warning about locks with which the program fails or does not end in time.
 fn warning(results: &Results, group: &Group) -> String {
     let ended = |timed_out: bool| {
-        let of = |lock: &&String| {
-            let here = results.points.iter().filter(|point| point.lock == **lock && point.group == group.title);
-            here.flat_map(|point| &point.failures).any(|failed| failed.timed_out == timed_out)
-        };
-        results.locks.iter().skip(1).filter(of).map(String::as_str).collect::<Vec<_>>()
+        let locks = results.locks.iter().skip(1).map(String::as_str);
+        locks.filter(|lock| has_ended(results, group, lock, timed_out)).collect::<Vec<_>>()
     };
     let (failed, slow) = (ended(false), ended(true));
     let mut text = String::new();
@@ -121,18 +127,21 @@ fn it(locks: &[&str]) -> &'static str {
 }
 
 /// The advice if no lock is better.
-fn keep(verdict: &Verdict, judged: &[&Standing]) -> String {
-    let named = |direction: Direction| {
-        let of = judged.iter().filter(|standing| standing.direction == direction);
+fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, group: &Group) -> String {
+    let named = |direction: Direction, is_meant: &dyn Fn(&str) -> bool| {
+        let of = judged.iter().filter(|standing| standing.direction == direction && is_meant(&standing.lock));
         of.map(|standing| format!("{} ({})", standing.lock, three_digits(standing.advantage.mean))).collect::<Vec<_>>()
     };
-    let better = named(Direction::Better);
-    let worse = named(Direction::Worse);
-    if !better.is_empty() {
-        return format!(
-            "keep glibc's mutex. These locks are better, but the program failed under them: {}.",
-            better.join(", ")
-        );
+    let has_failed = |lock: &str| has_ended(results, group, lock, false);
+    let failed = named(Direction::Better, &has_failed);
+    let slow = named(Direction::Better, &|lock| !has_failed(lock));
+    let worse = named(Direction::Worse, &|_| true);
+    if !failed.is_empty() || !slow.is_empty() {
+        let but = |how: &str, locks: &[String]| match locks {
+            [] => String::new(),
+            _ => format!(" These locks are better, but the program {how} under them: {}.", locks.join(", ")),
+        };
+        return format!("keep glibc's mutex.{}{}", but("failed", &failed), but("timed out", &slow));
     }
     if worse.is_empty() {
         let seem = seemingly(judged);
@@ -374,6 +383,31 @@ mod tests {
     }
 
     #[test]
+    fn a_better_lock_that_may_not_be_used_is_named_with_the_reason() {
+        let mut slow = results(&[("shfl", &[0.5, 0.51, 0.49, 0.5]), ("mcs", &[0.4, 0.41, 0.39, 0.4])]);
+        slow.points[1].failures.push(Failed { round: 4, timed_out: true, ..Failed::default() });
+        slow.points[2].failures.push(Failed { round: 4, ..Failed::default() });
+        slow.judge();
+        let text = said(&slow);
+        assert!(text.contains("but the program timed out under them: shfl (2.00)."), "{text}");
+        assert!(text.contains("but the program failed under them: mcs (2.50)."), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_locks_without_a_verdict() {
+        for times in [&[0.5, 0.51, 0.49, 0.5], &[1.01, 0.98, 1.0, 1.02]] {
+            let mut alone = results(&[("tbb", times)]);
+            alone.rivals = vec!["tbb".into()];
+            let text = said(&alone);
+            assert!(
+                text.contains("there is no advice, because no lock for unchanged programs has a verdict"),
+                "{text}"
+            );
+            assert!(!text.contains("no lock differs") && !text.contains("1.00 to 1.00"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_rival_that_wins_is_named_and_advice_is_of_what_can_be_had() {
         let locks: [(&str, &[f64]); 3] =
             [("flash", &[0.5, 0.51, 0.49, 0.5]), ("tbb", &[0.25, 0.251, 0.249, 0.25]), ("mcs", &[2.0, 2.1, 1.9, 2.0])];
@@ -388,7 +422,7 @@ mod tests {
         let mut alone = results(&locks[1..]);
         alone.rivals = vec!["tbb".into()];
         let text = said(&alone);
-        assert!(text.contains("unchanged program: keep glibc's mutex"), "{text}");
+        assert!(text.contains("unchanged program: keep glibc's mutex: no lock is better"), "{text}");
         assert!(!text.contains("tbb (4.00)"), "{text}");
     }
 
