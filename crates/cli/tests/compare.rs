@@ -235,6 +235,15 @@ fn a_time_in_which_nothing_can_be_compared_is_no_answer() {
     longer.stderr(contains("did not end under glibc before the time was up"));
 }
 
+#[test]
+fn no_number_is_broken_on_a_narrow_screen() {
+    let args = ["--locks", "shfl", "--runs", "1", "--threads", "1,2,3,4,5,6,7,8", "--metric", "n=([0-9]+)"];
+    let mut command = compare(&[&args[..], &["--", "echo", "n=123456 {threads}"]].concat());
+    let text = String::from_utf8(command.env("COLUMNS", "40").output().unwrap().stdout).unwrap();
+    assert_eq!(text.matches(" 123,456").count(), 2 * 8, "{text}");
+    assert!(text.lines().filter(|line| line.starts_with("  shfl ")).count() > 2, "{text}");
+}
+
 /// It works, but a run took longer than the comparison could wait.
 #[test]
 fn a_lock_that_worked_before_does_not_time_out_because_the_comparison_must_end() {

@@ -50,6 +50,40 @@ pub fn keep_whole(table: &mut Table, index: usize) {
     }
 }
 
+/// A row of [`folded`]: its name, and its cells.
+pub type Row = (String, Vec<String>);
+
+/// A table of numbers with a heading for the names of its rows and one for each column. Columns that do not fit `width`
+/// come below the others, so that no number and no name is broken if it fits a line.
+pub fn folded(corner: &str, columns: &[String], rows: &[Row], width: u16) -> String {
+    /// The space between two columns.
+    const GAP: usize = 3;
+    let longest =
+        |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| text.chars().count()).max().unwrap_or(0) + GAP;
+    let names = longest(&mut rows.iter().map(|(name, _)| name.as_str()).chain([corner]));
+    let mut out = String::new();
+    let mut first = 0;
+    while first < columns.len() {
+        let mut room = usize::from(width).saturating_sub(names + 1);
+        let fits = |&column: &usize| {
+            let cells = rows.iter().map(|(_, cells)| cells[column].as_str());
+            let left = room.checked_sub(longest(&mut cells.chain([columns[column].as_str()])));
+            room = left.unwrap_or(room);
+            left.is_some()
+        };
+        let count = (first..columns.len()).take_while(fits).count().max(1);
+        let here = first..first + count;
+        let mut table = new(std::iter::once(corner).chain(columns[here.clone()].iter().map(String::as_str)), width);
+        numbers(&mut table, 1..=count);
+        for (name, cells) in rows {
+            table.add_row(std::iter::once(name).chain(&cells[here.clone()]));
+        }
+        out += &(text(&table) + "\n");
+        first += count;
+    }
+    out
+}
+
 /// The table's lines, without trailing blanks.
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
@@ -110,5 +144,20 @@ mod tests {
         let text = text(&table);
         assert!(text.lines().all(|line| line.chars().count() <= 40 && !line.ends_with(' ')), "{text}");
         assert!(text.lines().count() > 3, "{text}");
+    }
+
+    #[test]
+    fn columns_without_room_come_below() {
+        let columns: Vec<String> = (1..=9).map(|number| format!("{}", 1 << number)).collect();
+        let rows: Vec<Row> = ["mcs", "ticket"].map(|name| (name.to_owned(), vec!["<0.001".to_owned(); 9])).to_vec();
+        for width in [40, 60, 80, 140] {
+            let text = folded("threads", &columns, &rows, width);
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert_eq!(text.matches("<0.001").count(), 18, "no cell is broken: {text}");
+            assert_eq!(text.matches("ticket").count() > 1, width < 100, "{text}");
+        }
+        // Text that does not fit at all is broken instead of left out.
+        let rows = [("a".to_owned(), vec!["x".repeat(50)])];
+        assert!(folded("", &columns[..1], &rows, 40).matches('x').count() == 50);
     }
 }

@@ -2,7 +2,7 @@
 
 use flashlock_report::results::{Better, COLLAPSE, Group, Noise, Results};
 use flashlock_report::statistics::Ratio;
-use flashlock_report::table::{self, paragraph};
+use flashlock_report::table::{self, Row, paragraph};
 use flashlock_report::units;
 
 use super::advice;
@@ -53,21 +53,16 @@ fn heading(results: &Results, plan: &Plan, width: u16) -> String {
 /// A table of one metric, with a row for each lock and a column for each number of threads.
 fn by_threads(results: &Results, group: &Group, metric: &str, width: u16) -> String {
     let Some(metric) = results.metric(metric) else { return String::new() };
-    let columns = std::iter::once(group.axis.as_str()).chain(group.cells.iter().map(String::as_str));
-    let mut table = table::new(columns, width);
-    table::numbers(&mut table, 1..=group.cells.len());
-    for lock in &results.locks {
+    let row = |lock: &String| {
         let cell = |cell: &String| {
             let figure = results.figure(&group.title, cell, lock, &metric.name);
             figure.map_or_else(|| NONE.to_owned(), |spread| short(spread.median))
         };
-        table.add_row(std::iter::once(lock.clone()).chain(group.cells.iter().map(cell)));
-    }
-    format!(
-        "{}\n{}\n",
-        paragraph(&format!("{}; {}:", metric.title, metric.better.words()), width).trim_end(),
-        table::text(&table)
-    )
+        (lock.clone(), group.cells.iter().map(cell).collect())
+    };
+    let rows: Vec<Row> = results.locks.iter().map(row).collect();
+    let title = paragraph(&format!("{}; {}:", metric.title, metric.better.words()), width);
+    title + &table::folded(&group.axis, &group.cells, &rows, width)
 }
 
 /// Three digits, with digits after the point only if there are fewer than three before it.

@@ -1,7 +1,7 @@
 //! A simulation's result as text.
 
 use flashlock_report::results::{Group, Point, Results};
-use flashlock_report::table::{self, paragraph};
+use flashlock_report::table::{self, Row, paragraph};
 use flashlock_report::units;
 use flashlock_sim::Use;
 
@@ -104,9 +104,6 @@ fn misses(results: &Results, group: &Group, cell: &str, width: u16) -> String {
     titled(&title, "", &results.locks, &rows, width)
 }
 
-/// A row's name and cells.
-type Row = (String, Vec<String>);
-
 /// Three digits, but never more than four after the point: smaller figures are only said to be small.
 fn shown(figure: Option<f64>) -> String {
     match figure {
@@ -122,42 +119,12 @@ fn whole(figure: Option<f64>) -> String {
     figure.map_or_else(|| NONE.to_owned(), |figure| units::count(figure.round() as u64))
 }
 
-/// A table under its title, or nothing if no run succeeded. Columns that do not fit the screen are shown below the
-/// others.
+/// A table under its title, or nothing if no run succeeded.
 fn titled(title: &str, corner: &str, columns: &[String], rows: &[Row], width: u16) -> String {
-    /// The space between two columns of a table.
-    const GAP: usize = 3;
-    let length = |text: &str| text.chars().count();
-    let longest = |texts: &mut dyn Iterator<Item = &str>| texts.map(length).max().unwrap_or(0) + GAP;
-    let names = longest(&mut rows.iter().map(|(name, _)| name.as_str()).chain([corner]));
     if rows.iter().all(|(_, cells)| cells.iter().all(|cell| cell == NONE)) {
         return String::new();
     }
-    let mut out = paragraph(title, width);
-    let mut first = 0;
-    while first < columns.len() {
-        let mut room = usize::from(width).saturating_sub(names + 1);
-        let wide = |&column: &usize| {
-            longest(&mut rows.iter().map(|(_, cells)| cells[column].as_str()).chain([columns[column].as_str()]))
-        };
-        let fits = |column: &usize| {
-            let left = room.checked_sub(wide(column));
-            room = left.unwrap_or(room);
-            left.is_some()
-        };
-        let count = (first..columns.len()).take_while(fits).count().max(1);
-        let here = first..first + count;
-        let mut table =
-            table::new(std::iter::once(corner).chain(columns[here.clone()].iter().map(String::as_str)), width);
-        table::numbers(&mut table, 1..=count);
-        for (name, cells) in rows {
-            table.add_row(std::iter::once(name).chain(&cells[here.clone()]));
-        }
-        out.push_str(&table::text(&table));
-        out.push('\n');
-        first += count;
-    }
-    out
+    paragraph(title, width) + &table::folded(corner, columns, rows, width)
 }
 
 /// The failed runs: the first one of each point.
@@ -236,22 +203,6 @@ mod tests {
         let text = ratios(&results, &results.groups[0], 80);
         assert!(text.contains(">10") && text.contains("1.20") && !text.contains("689"), "{text}");
         assert!(text.contains(">10 is no gain: mcs collapsed (108 threads: 0.0100, flash 6.89)."), "{text}");
-    }
-
-    #[test]
-    fn columns_without_room_come_below() {
-        let columns: Vec<String> = (1..=9).map(|number| format!("{}", 1 << number)).collect();
-        let rows: Vec<Row> = ["mcs", "ticket"].map(|name| (name.to_owned(), vec!["<0.001".to_owned(); 9])).to_vec();
-        for width in [40, 60, 80, 140] {
-            let text = titled("Title.", "threads", &columns, &rows, width);
-            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
-            assert_eq!(text.matches("<0.001").count(), 18, "no cell is broken: {text}");
-            assert_eq!(text.matches("ticket").count() > 1, width < 100, "{text}");
-        }
-        // Text that does not fit at all is broken instead of left out.
-        let long = "x".repeat(50);
-        let rows = [("a".to_owned(), vec![long])];
-        assert!(titled("", "", &columns[..1], &rows, 40).matches('x').count() == 50);
     }
 
     #[test]
