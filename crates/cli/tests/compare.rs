@@ -235,6 +235,16 @@ fn a_time_in_which_nothing_can_be_compared_is_no_answer() {
     longer.stderr(contains("did not end under glibc before the time was up"));
 }
 
+/// Medians over other numbers of threads than those of other locks say nothing.
+#[test]
+fn a_lock_that_fails_with_some_threads_has_no_figures_over_all() {
+    let fails = "case $FLASHLOCK.$0 in mcs*.2) exit 3;; esac; sleep 0.06";
+    let args = ["--locks", LOCKS, "--runs", "3", "--threads", "1,2", "--", "sh", "-c", fails, "{threads}"];
+    let text = String::from_utf8(compare(&args).output().unwrap().stdout).unwrap();
+    let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(" mcs failed – – –") && told.contains("if the lock has figures for all"), "{text}");
+}
+
 #[test]
 fn no_number_is_broken_on_a_narrow_screen() {
     let args = ["--locks", "shfl", "--runs", "1", "--threads", "1,2,3,4,5,6,7,8", "--metric", "n=([0-9]+)"];

@@ -233,7 +233,7 @@ fn nobody(results: &Results, group: &Group, words: &Words, all_stand: bool) -> S
 
 /// If the baseline collapsed everywhere, its figure and the best one say more than their quotient.
 fn fallen(results: &Results, group: &Group, best: &str) -> Option<String> {
-    let figure = |lock: &str| Some(three_digits(results.figure_over_cells(&group.title, lock, &group.merit)?.median));
+    let figure = |lock: &str| Some(three_digits(results.figure_over_cells(group, lock, &group.merit)?.median));
     let baseline = results.baseline();
     Some(format!("{baseline} collapsed: {}, {best} {}", figure(baseline)?, figure(best)?))
 }

@@ -112,9 +112,12 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
         name::OPERATIONS => "operations per µs",
         _ => "the metric",
     };
-    let over = match results.groups.first() {
-        Some(group) if group.cells.len() > 1 => format!(", averaged over all numbers of {}", group.axis),
-        _ => String::new(),
+    let (over, median) = match results.groups.first() {
+        Some(Group { axis, cells, .. }) if cells.len() > 1 => (
+            format!(", averaged over all numbers of {axis}"),
+            format!("the median over the runs, then over all numbers of {axis}, if the lock has figures for all"),
+        ),
+        _ => (String::new(), "the median over all runs".to_owned()),
     };
     let fairness = match plan.is_map {
         true => "fairness: the busier half of the threads' share of all operations (0.5 is fair, 1 is unfair). ",
@@ -126,7 +129,7 @@ fn legend(results: &Results, plan: &Plan, width: u16) -> String {
     };
     let legend = format!(
         "ratio: {what} divided by {}'s{over}; {}. {fairness}CPU time, context switches (voluntary + \
-         involuntary){memory}: the median over all runs.",
+         involuntary){memory}: {median}.",
         results.baseline(),
         merit.better.words()
     );
@@ -146,7 +149,7 @@ fn also_replaced(plan: &Plan) -> String {
 }
 
 fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
-    let figure = |metric: &str| results.figure_over_cells(&group.title, lock, metric).map(|spread| spread.median);
+    let figure = |metric: &str| results.figure_over_cells(group, lock, metric).map(|spread| spread.median);
     let shown = |metric: &str, show: fn(f64) -> String| figure(metric).map_or_else(|| NONE.to_owned(), show);
     let seconds: fn(f64) -> String = |seconds| units::nanoseconds((seconds * 1e9) as u64);
     let ending = ended(results, group, lock).filter(|_| lock != results.baseline());
@@ -155,8 +158,7 @@ fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {
         Some(_) if is_no_gain(results, group, lock) => (results.beyond_words(group), String::new()),
         Some(ratio) => (units::three_digits(ratio.mean), ratio.interval().unwrap_or_default()),
     };
-    let (bad, all) = results.failures(&group.title, lock);
-    let measured = all > bad;
+    let measured = figure(&group.merit).is_some();
     [
         lock.to_owned(),
         ratio,

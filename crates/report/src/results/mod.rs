@@ -263,10 +263,12 @@ impl Results {
         self.point(group, cell, lock)?.figures.get(metric).copied()
     }
 
-    /// One metric of one lock over all cells of a group: the median of the cells' medians, and the extremes.
-    pub fn figure_over_cells(&self, group: &str, lock: &str, metric: &str) -> Option<Spread> {
-        let here = self.points.iter().filter(|point| point.lock == lock && point.group == group);
-        Spread::of(&here.filter_map(|point| Some(point.figures.get(metric)?.median)).collect::<Vec<_>>())
+    /// One metric of one lock over all cells of a group: the median of the cells' medians, and the extremes. `None` if
+    /// the lock has no figures in some cell: it could not be compared with a lock that has.
+    pub fn figure_over_cells(&self, group: &Group, lock: &str, metric: &str) -> Option<Spread> {
+        let point = |cell| self.point(&group.title, cell, lock).filter(|point| !point.figures.is_empty());
+        let points: Vec<&Point> = group.cells.iter().map(|cell| point(cell)).collect::<Option<_>>()?;
+        Spread::of(&points.iter().filter_map(|point| Some(point.figures.get(metric)?.median)).collect::<Vec<_>>())
     }
 
     /// The numbers of failed runs and of all runs of a lock.
