@@ -179,7 +179,26 @@ impl Locks {
             Under::Glibc => Lock::glibc(),
             Under::Ours(lock) => Lock::from(&lock.choice),
         };
-        Lock { rw: self.rw.name().to_owned(), why: self.why, ..mutex }
+        let locks = Lock { rw: self.rw.name().to_owned(), why: self.why, ..mutex };
+        let Some(tunables) = self.tunables() else { return locks };
+        let Tunables { bound_us, max_shuffles, wake_ahead, .. } = tunables;
+        Lock { bound_us, max_shuffles, wake_ahead, ..locks }
+    }
+
+    /// The options that both locks have in the program: those of `--lock`, and over them those of `--rw`. `None` if
+    /// both are glibc's.
+    fn tunables(&self) -> Option<Tunables> {
+        let of_mutex = match &self.mutex {
+            Under::Glibc => None,
+            Under::Ours(lock) => Some(lock.choice.tunables),
+        };
+        match &self.rw {
+            RwUnder::Glibc => of_mutex,
+            RwUnder::Ours(text, alone) => {
+                let merged = settings::parse(text, of_mutex.unwrap_or(Tunables::DEFAULT)).and_then(RwChoice::here);
+                Some(merged.unwrap_or(*alone).tunables)
+            }
+        }
     }
 }
 
@@ -391,6 +410,22 @@ mod tests {
         assert_eq!(find(None, Some("cst-rw"), true), (default.clone(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(Some("glibc"), Some("cst-rw"), true), (glibc(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(None, Some("glibc"), false), (default, glibc(), Why::Argument));
+    }
+
+    /// As the preload library merges them.
+    #[test]
+    fn a_report_has_the_options_of_both_locks() {
+        let bounds = |lock, rw| {
+            let described = Locks::find(lock, rw, true).unwrap().described();
+            (described.bound_us, described.wake_ahead)
+        };
+        let ahead = Tunables::DEFAULT.wake_ahead;
+        assert_eq!(bounds(Some("shfl:bound=5"), None), (5, ahead));
+        assert_eq!(bounds(Some("shfl:bound=5,ahead=0"), Some("shfl-rw:bound=7")), (7, 0));
+        assert_eq!(bounds(Some("mcs"), Some("shfl-rw:bound=7")), (7, ahead));
+        assert_eq!(bounds(Some("glibc"), Some("shfl-rw:bound=7")), (7, ahead));
+        assert_eq!(bounds(Some("shfl:bound=5"), Some("glibc")), (5, ahead));
+        assert_eq!(bounds(Some("glibc"), Some("glibc")), (0, 0));
     }
 
     #[test]
