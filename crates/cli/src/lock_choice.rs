@@ -61,7 +61,7 @@ impl LockChoice {
             return Err(bad(text, from, &format!("no lock is named; known locks: {}", known())));
         }
         let choice = settings::parse(text, Tunables::DEFAULT).and_then(Choice::here);
-        let choice = choice.map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))?;
+        let choice = choice.map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC], from)))?;
         Ok(Self { text: text.to_owned(), choice })
     }
 }
@@ -99,7 +99,7 @@ impl RwUnder {
         let choice = settings::parse(text, Tunables::DEFAULT).and_then(RwChoice::here);
         choice
             .map(|choice| Self::Ours(text.to_owned(), choice))
-            .map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC])))
+            .map_err(|error| bad(text, from, &explain(&error, &[settings::GLIBC], from)))
     }
 
     /// The one of the option `--rw`, else that of `FLASHLOCK_RW`, else the default.
@@ -241,17 +241,21 @@ fn bad(text: &str, from: &str, what: &str) -> Failure {
 }
 
 /// Explains a wrong choice. `others` are the names that are accepted besides those of the catalogue. If one name is
-/// similar to the unknown one, only this one is named.
-pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str]) -> String {
+/// similar to the unknown one, only this one is named. `from` is the option or the variable that has the wrong choice.
+pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str], from: &str) -> String {
     let is_for_program = others.contains(&settings::GLIBC);
     let others = || others.iter().copied();
+    // In a variable, an option may be out of reach.
+    let with = |option: &str, variable: &str, name: &str| match from.starts_with('-') {
+        true => format!("use it with {option} {name} or {variable}={name}"),
+        false => format!("use it with {variable}={name}"),
+    };
     let meant = match *error {
-        BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name).map(|name| {
-            format!("'{name}' is a readers-writer lock; use it with --rw {name} or {}={name}", settings::ENV_RW)
-        }),
+        BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name)
+            .map(|name| format!("'{name}' is a readers-writer lock; {}", with("--rw", settings::ENV_RW, name))),
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
             let name = name.to_lowercase();
-            Some(format!("'{name}' is a lock for mutexes; use it with --lock {name} or {}={name}", settings::ENV))
+            Some(format!("'{name}' is a lock for mutexes; {}", with("--lock", settings::ENV, &name)))
         }
         BadChoice::Lock(name) => did_you_mean(name, LOCKS.iter().map(|lock| lock.name).chain(others()))
             .map(|meant| format!("unknown lock '{name}'; {meant}")),
@@ -392,6 +396,11 @@ mod tests {
         assert!(rw("cst-wr").contains("did you mean 'cst-rw'?"), "{}", rw("cst-wr"));
         assert!(rw("nothing").contains("known locks: futex-rw"), "{}", rw("nothing"));
         assert!(rw("").contains("no lock is named"));
+        // What came from a variable belongs in a variable.
+        let said = Under::parse("cst-rw", settings::ENV).unwrap_err().to_string();
+        assert!(said.contains("lock; use it with FLASHLOCK_RW=cst-rw (see"), "{said}");
+        let said = RwUnder::parse("mcs", settings::ENV_RW).unwrap_err().to_string();
+        assert!(said.contains("mutexes; use it with FLASHLOCK=mcs (see"), "{said}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn an_unknown_lock_lists_the_known_ones() {
         ("nothing", "unknown lock 'nothing'; known locks: tas futex ticket "),
         ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
         ("SHFL", ": unknown lock 'SHFL'; did you mean 'shfl'? (see 'flashlock locks')"),
-        ("cst-rw", "'cst-rw' is a readers-writer lock; use it with --rw cst-rw or FLASHLOCK_RW=cst-rw"),
+        ("cst-rw", "'cst-rw' is a readers-writer lock; use it with "),
     ] {
         let run = |args: &[&str], variable: &str| {
             let mut command = flashlock();

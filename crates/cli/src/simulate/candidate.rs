@@ -49,7 +49,7 @@ impl Candidate {
         let chosen = chosen.map_err(|error| {
             let others: Vec<&str> =
                 RW_LOCKS.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name)).collect();
-            Failure::usage(format_args!("--locks: {} (see 'flashlock locks')", explain(&error, &others)))
+            Failure::usage(format_args!("--locks: {} (see 'flashlock locks')", explain(&error, &others, "--locks")))
         })?;
         let tunables = match &chosen {
             Chosen::Mutex(choice) => choice.tunables,
