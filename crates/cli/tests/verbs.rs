@@ -52,6 +52,15 @@ fn the_catalogue_as_json() {
     assert_eq!(json(&["locks", "mcs", "--json"])["name"], "mcs");
 }
 
+/// What `run` refuses is a problem.
+#[test]
+fn the_doctor_finds_an_environment_with_which_nothing_starts() {
+    let mut command = flashlock();
+    let output = command.args(["doctor", "--json"]).env("FLASHLOCK_TOPOLOGY", "foo").output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["verdict"]), (Some(1), &Value::from("problem")));
+}
+
 #[test]
 fn a_lock_in_detail_and_an_unknown_one() {
     flashlock().args(["locks", "mcs"]).assert().success().stdout(contains("Mellor-Crummey"));

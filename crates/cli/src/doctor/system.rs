@@ -44,7 +44,7 @@ fn glibc() -> Finding {
 
 fn nodes() -> Finding {
     match imagined_topology() {
-        Err(failure) => Finding::warn("NUMA", failure.to_string(), "the locks ignore this value; correct or unset it"),
+        Err(failure) => Finding::problem("NUMA", failure.to_string(), "'run' refuses to start with this value"),
         Ok(Some(topology)) => Finding::warn(
             "NUMA",
             format!("FLASHLOCK_TOPOLOGY makes the locks assume {} NUMA nodes", topology[0]),
