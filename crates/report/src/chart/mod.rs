@@ -393,6 +393,21 @@ mod tests {
         assert!(long.chars().count() < 130, "{long}");
     }
 
+    /// As in the tables.
+    #[test]
+    fn an_interval_that_says_nothing_is_not_drawn() {
+        let mut results = results(&["8"]);
+        let has_bar = |svg: &str| svg.contains("stroke-width=\"6\"");
+        assert!(has_bar(&draw(&results).unwrap()));
+        let point = results.points.iter_mut().find(|point| point.lock == "shfl").unwrap();
+        for (run, speed) in point.runs.iter_mut().zip([0.01, 10_000.0, 10.0]) {
+            run.values.insert("speed".into(), speed);
+        }
+        results.derive();
+        let svg = draw(&results).unwrap();
+        assert!(svg.contains("(not known)") && !has_bar(&svg), "{svg}");
+    }
+
     #[test]
     fn without_figures_there_is_no_picture() {
         let mut empty = results(&["1", "2"]);

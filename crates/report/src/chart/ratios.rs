@@ -78,11 +78,9 @@ impl<'a> Panel<'a> {
 
     pub(super) fn draw(&self, area: &Area<'_>) -> Result<(), Undrawable> {
         self.caption.draw(area)?;
-        let ends = |row: &Row| match row.collapsed {
-            None => [Some(row.ratio.mean), row.ratio.low, row.ratio.high],
-            Some(_) => [None; 3],
-        };
-        let values = self.rows.iter().flat_map(ends).flatten().chain([1.0]);
+        let ratios = self.rows.iter().filter(|row| row.collapsed.is_none()).map(|row| row.ratio);
+        let ends = |ratio: Ratio| ratio.ends().map_or([ratio.mean; 2], <[f64; 2]>::from);
+        let values = ratios.flat_map(ends).chain([1.0]);
         let Some(xs) = Axis::ratio(&values.collect::<Vec<_>>()) else {
             return Err(Undrawable(format!("{} is empty", self.group.title)));
         };
@@ -121,7 +119,7 @@ impl<'a> Panel<'a> {
                 let arrow = vec![(x, height - 5), (x + out, height), (x, height + 5)];
                 area.draw(&Polygon::new(arrow, colour.filled()))?;
             } else {
-                if let (Some(low), Some(high)) = (row.ratio.low, row.ratio.high) {
+                if let Some((low, high)) = row.ratio.ends() {
                     chart
                         .draw_series([PathElement::new(vec![(low, y), (high, y)], colour.mix(0.45).stroke_width(6))])?;
                 }
@@ -139,13 +137,11 @@ impl<'a> Panel<'a> {
 impl Row {
     /// `1.05 (0.98–1.10)`.
     fn numbers(&self) -> String {
-        let Ratio { mean, low, high, .. } = self.ratio;
-        match (&self.collapsed, low, high) {
-            (Some(lock), ..) => format!("{lock} collapsed"),
-            (None, Some(low), Some(high)) => {
-                format!("{} ({}–{})", three_digits(mean), three_digits(low), three_digits(high))
-            }
-            _ => three_digits(mean),
+        let mean = three_digits(self.ratio.mean);
+        match (&self.collapsed, self.ratio.interval()) {
+            (Some(lock), _) => format!("{lock} collapsed"),
+            (None, Some(interval)) => format!("{mean} ({interval})"),
+            (None, None) => mean,
         }
     }
 }

@@ -78,11 +78,15 @@ impl Ratio {
 
     /// Its 95 % interval in words: `0.98–1.10`; `not known` if it says nothing.
     pub fn interval(&self) -> Option<String> {
-        let (low, high) = (self.low?, self.high?);
-        if high / low > TELLING {
-            return Some("not known".to_owned());
-        }
-        Some(format!("{}–{}", units::three_digits(low), units::three_digits(high)))
+        self.low.zip(self.high).map(|_| match self.ends() {
+            Some((low, high)) => format!("{}–{}", units::three_digits(low), units::three_digits(high)),
+            None => "not known".to_owned(),
+        })
+    }
+
+    /// The ends of its 95 % interval; `None` if there is none, or if it says nothing.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high).filter(|(low, high)| high / low <= TELLING)
     }
 
     /// The interval for `comparisons` simultaneous comparisons: wide enough that with 95 % confidence all of them
