@@ -54,7 +54,8 @@ program ended: with the same exit status, or by the same signal.
 ";
 const STATUS: &str = "\
 Exit status: the program's; 125 if flashlock itself failed; 126 if the program
-cannot be executed; 127 if it was not found; 2 for wrong usage.";
+cannot be executed; 127 if it was not found; 2 for wrong usage. Of the
+demonstration: as of 'flashlock compare'.";
 
 /// Run a program with its pthread locks replaced
 ///

@@ -18,6 +18,7 @@ Environment:
   ASAN_OPTIONS            run, compare: verify_asan_link_order=0 goes before it
   NO_COLOR                no colours, unless --color=always is given
   COLUMNS                 the width of output that does not go to a terminal
+                          (not of --stats-file)
   CXX                     compare: the compiler for tbb, absl and nsync
   TMPDIR                  compare: where it builds them
   LD_LIBRARY_PATH         doctor looks for libraries there, as the loader does
