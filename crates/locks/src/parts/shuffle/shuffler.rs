@@ -139,17 +139,16 @@ pub fn walk<M: Machine, P: Admission>(me: Handle, queue: &ShflQueue<M>, stop: im
             group.take::<M>(before, here);
         }
     }
-    // Release, in each store that lets another thread touch the links: it must see them as they are. They are stores,
-    // because no other thread writes `batch` of a waiter that walks, or of one behind it.
+    // Release, where another thread may touch the links next: it must see them as they are.
     if group.last == me {
-        node.batch.store(role, Release);
+        node.batch.fetch_and(!WALKING, Release);
         return;
     }
     // Invariants 3 and 4. While this waiter walks, it cannot be evicted. So `last` is still behind it when it gets the
     // role: later it might be in another queue.
-    node.batch.store(walking & !SHUFFLER, Relaxed);
-    group.last.node::<M>().batch.store(group.size | SHUFFLER, Release);
-    node.batch.store(role & !SHUFFLER, Release);
+    node.batch.fetch_and(!SHUFFLER, Relaxed);
+    group.last.node::<M>().batch.fetch_or(SHUFFLER, Release);
+    node.batch.fetch_and(!WALKING, Release);
 }
 
 /// Visits the waiters behind the shuffler, and takes those into the group that belong there. Returns the waiter that
