@@ -18,7 +18,8 @@ areas="mutex_kinds.c mutex_timed.c mutex_static.c mutex_lifetime.c mutex_foreign
        fork.c fork_storm.c signals.c signals_frozen.c threads.c threads_starved.c exit.c
        spin_basic.c sem_basic.c sem_waits.c sem_signals.c slow_spin.c slow_sem.c
        rwlock_codes.c rwlock_objects.c rwlock_order.c rwlock_life.c
-       slow_mutex.c slow_sleepers.c slow_waiters.c slow_cond.c slow_pairs.c slow_fork.c slow_rw.c slow_unlock.c slow_rw_end.c slow_cond_end.c
+       slow_mutex.c slow_sleepers.c slow_waiters.c slow_cond.c slow_pairs.c slow_fork.c slow_rw.c slow_unlock.c
+       slow_rw_end.c slow_cond_end.c
        attributes.c passthrough_robust.c passthrough_shared.c mapped.c real_time.c constructors.c malloc.c sandbox.c"
 
 for plugin in deepbind ctor statics tls; do

@@ -62,6 +62,8 @@ impl Finding {
 const DEPTH: usize = 4;
 /// The interpreter of a text without an interpreter line: the C library's `execvp` calls it, like shells do.
 const SHELL: &str = "/bin/sh";
+/// A part of the name of musl's dynamic linker.
+const MUSL: &str = "ld-musl";
 /// The description of a file that cannot be run.
 const NEITHER: &str = "it is neither a program nor a script";
 
@@ -71,6 +73,8 @@ pub(crate) struct Inspection {
     pub(crate) findings: Vec<Finding>,
     /// The dynamically linked program that finally runs, if there is one.
     pub(crate) program: Option<(PathBuf, Box<Elf>)>,
+    /// Whether it is linked with musl, whose dynamic linker does not start a program with a library that needs glibc.
+    pub(crate) is_musl: bool,
 }
 
 /// A program that can be executed, as far as its file shows.
@@ -135,7 +139,7 @@ struct Unrunnable(u8, String);
 
 /// Inspects a program file, and its interpreter if it is a script.
 fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
-    let mut inspection = Inspection { findings: Vec::new(), program: None };
+    let mut inspection = Inspection { findings: Vec::new(), program: None, is_musl: false };
     let mut path = path.to_owned();
     for _ in 0..DEPTH {
         match elf::read(&path) {
@@ -160,7 +164,8 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
                 // The kernel ignores the privileges of scripts.
                 inspection.findings.extend(privileges(&path));
                 inspection.findings.extend(linkage(&elf));
-                let reached = elf.interpreter.as_deref().is_some_and(|linker| !linker.contains("ld-musl"));
+                inspection.is_musl = elf.interpreter.as_deref().is_some_and(|linker| linker.contains(MUSL));
+                let reached = elf.interpreter.is_some() && !inspection.is_musl;
                 inspection.program = reached.then_some((path, elf));
             }
             Ok(image) => {
@@ -254,7 +259,7 @@ fn linkage(elf: &Elf) -> Vec<Finding> {
                 "link it dynamically"
             },
         )),
-        Some(linker) if linker.contains("ld-musl") => findings.push(Finding::problem(
+        Some(linker) if linker.contains(MUSL) => findings.push(Finding::problem(
             "linking",
             format!("it is linked with musl ({linker}), whose locks have another layout"),
             "use a build of the program for glibc",

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -125,8 +125,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let library = preload::find().map_err(|failure| failure.with_code(OWN_FAILURE))?;
     let program = Program::new(&args.command)?;
-    inspect::program(program.name())?.warn();
-    set_environment(&library, &locks);
+    let inspected = inspect::program(program.name())?;
+    inspected.warn();
+    set_environment(Some(&library).filter(|_| !inspected.inspection.is_musl), &locks);
     let Some(counting) = Counting::prepare(args)? else {
         return Err(program.cannot_run(&program.exec()));
     };
@@ -143,9 +144,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(ended.imitate())
 }
 
-/// Configures the dynamic linker and the library.
-fn set_environment(library: &Path, locks: &Locks) {
-    let value = preload::prepend(library, std::env::var_os(preload::LD_PRELOAD).as_deref());
+/// Configures the dynamic linker and the library, if the library is to be loaded.
+fn set_environment(library: Option<&PathBuf>, locks: &Locks) {
+    let before = std::env::var_os(preload::LD_PRELOAD);
+    let value = match library {
+        Some(library) => preload::prepend(library, before.as_deref()),
+        None => preload::without_ours(before.as_deref()),
+    };
     let (asan, options) = preload::asan_options();
     // SAFETY: this process has one thread.
     unsafe {

@@ -357,3 +357,17 @@ fn a_library_may_have_semaphores_of_its_own() {
         command.args(["run", "--lock", lock, "--"]).arg(&program).assert().success().stdout("1000 permits\n");
     }
 }
+
+/// musl's dynamic linker would not start the program together with the library. (This one is glibc's, by another name.)
+#[test]
+fn a_program_of_musl_runs_without_the_library() {
+    let folder = scratch("musl");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, linker) = (folder.join("program"), folder.join("ld-musl-x86_64.so.1"));
+    let _ = std::fs::remove_file(&linker);
+    std::os::unix::fs::symlink("/lib64/ld-linux-x86-64.so.2", &linker).unwrap();
+    let option = format!("-Wl,--dynamic-linker={}", linker.display());
+    assert!(compiler("unloaded", &program).arg(option).status().unwrap().success());
+    flashlock().args(["run", "--"]).arg(&program).assert().success().stderr(contains("it is linked with musl"));
+    flashlock().args(["compare", "--"]).arg(&program).assert().failure().stderr(contains("nothing to compare"));
+}

@@ -379,3 +379,12 @@ fn an_ignored_sigchld_does_not_lose_the_status() {
     command.args(["-c", &line]).env("FLASHLOCK_PRELOAD_PATH", preload());
     assert_eq!(command.output().unwrap().status.code(), Some(5));
 }
+
+/// libc's own constructor has not run then, and the program's environment is not where it will be.
+#[test]
+fn calls_before_the_c_librarys_constructor_obey_the_settings() {
+    let program = compiled("preinit", "preinit");
+    let mut command = flashlock();
+    command.args(["run", "--stats", "--lock", "mcs", "--"]).arg(program);
+    command.assert().success().stderr(contains("1,000 acquisitions"));
+}

@@ -212,7 +212,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // A wrong path must not cost a long run.
     let picture = args.plot.as_deref().map(output::Writable::new).transpose()?;
     for program in plan.programs() {
-        inspect::program(&program)?.warn();
+        let inspected = inspect::program(&program)?;
+        if inspected.inspection.is_musl {
+            let why = inspected.out_of_reach().unwrap_or_default();
+            return Err(Failure::new(format_args!("there is nothing to compare: {why}")));
+        }
+        inspected.warn();
     }
     let measured = Session::new(&plan)?.run()?;
     emit(args, &plan, &measured)?;

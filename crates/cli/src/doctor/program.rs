@@ -58,7 +58,7 @@ struct Part {
 /// Examines a program. The conclusion comes first, then the findings.
 pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> {
     let out_of_reach = program.out_of_reach();
-    let Inspection { mut findings, program } = program.inspection;
+    let Inspection { mut findings, program, .. } = program.inspection;
     let mut verdict = out_of_reach.map(|why| {
         Finding::problem(
             VERDICT,
