@@ -123,8 +123,8 @@ impl Server {
     }
 
     /// Closes it, and waits until its threads have ended; that is, until all sections that it runs have ended. Requests
-    /// that wait are then run under ordinary locks. In a section of the server itself this does not wait; nor does it in
-    /// a forked child, which has none of these threads.
+    /// that wait are then run under ordinary locks. In a section of the server itself this does not wait. Nor does it
+    /// in a forked child, which has none of these threads.
     pub fn close(self) {}
 }
 

@@ -65,7 +65,8 @@ pub(crate) fn start(name: String, body: impl FnOnce() + Send + 'static) -> io::R
     })
 }
 
-/// Lets the calling thread use the CPUs that the process's main thread may use. If the kernel refuses, it keeps its own.
+/// Lets the calling thread use the CPUs that the process's main thread may use. If the kernel refuses, it keeps its
+/// own.
 fn use_all_cpus() {
     let mut mask = [0_u64; 128];
     let at = mask.as_mut_ptr() as usize;

@@ -262,8 +262,8 @@ fn after_on(clock: Clock, time: Duration) -> Deadline {
     Deadline { clock, sec: (at / NS_PER_SEC) as i64, nsec: (at % NS_PER_SEC) as u32 }
 }
 
-/// The deadline `micros` microseconds from now, or `other` if that is sooner. It is on `other`'s clock: if that clock is
-/// set forward, the kernel ends a wait for either of them.
+/// The deadline `micros` microseconds from now, or `other` if that is sooner. It is on `other`'s clock: if that clock
+/// is set forward, the kernel ends a wait for either of them.
 pub fn sooner(micros: u32, other: Option<Deadline>) -> Deadline {
     let clock = other.map_or(Clock::Monotonic, |other| other.clock);
     let soon = after_on(clock, Duration::from_micros(u64::from(micros)));

@@ -146,8 +146,8 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
 ) -> c_int {
     // SAFETY: callers guarantee that the mutex exists.
     let object = unsafe { Mutex::at(mutex) };
-    // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait. And
-    // glibc's code changes the number of users as the holder, without an atomic instruction.
+    // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait.
+    // And glibc's code changes the number of users as the holder, without an atomic instruction.
     if checks_owner(object.kind.load(Relaxed)) && !is_mine(object) {
         return EPERM;
     }

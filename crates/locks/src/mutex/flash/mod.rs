@@ -80,11 +80,11 @@
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
 //! want it. If it sleeps at that time, it gets up to ask. If it has no CPU then, the first release after 2 T hands the
-//! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one has
-//! no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after another. A
-//! called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by itself before
-//! its turn is not forgotten ([`sleeper`]). The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
-//! measures it here. (If T is longer than half a second, a head without a CPU is not helped, and another sleeper is
+//! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one
+//! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
+//! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
+//! itself before its turn is not forgotten ([`sleeper`]). The claim `Bounded` of the simulator draws n and s; `cargo
+//! xtask bound` measures it here. (If T is longer than half a second, a head without a CPU is not helped, and another sleeper is
 //! called after a quarter of a second.)
 //!
 //! ## Invariants

@@ -86,8 +86,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Whether a sleeping head has waited for twice the bound, but has not asked: it had no CPU. (The release calls the
-    /// kernel for the head anyway, so it may as well look at the clock.) Twice, because a head that becomes overdue asks
-    /// by itself. Never if the bound is so long that the age cannot tell.
+    /// kernel for the head anyway, so it may as well look at the clock.) Twice, because a head that becomes overdue
+    /// asks by itself. Never if the bound is so long that the age cannot tell.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
     }

@@ -12,9 +12,9 @@
 //! sleep or interrupted by a signal, and there was a call since it fell asleep. Apart from calls, only a broadcast
 //! (once) wakes sleepers.
 //!
-//! **If sections are long**, a sleeper gets up by itself (see below) before its turn, and loses its place in the kernel's
-//! order. From then on it counts: when as many sleepers were called as there were when it came, it becomes an extra
-//! head. It gets up when that should be so, as far as the calls until then tell.
+//! **If sections are long**, a sleeper gets up by itself (see below) before its turn, and loses its place in the
+//! kernel's order. From then on it counts: when as many sleepers were called as there were when it came, it becomes an
+//! extra head. It gets up when that should be so, as far as the calls until then tell.
 //!
 //! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
 //! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
@@ -102,7 +102,8 @@ impl<M: Machine> Lock<'_, M> {
             match unparked {
                 Unparked::Woken | Unparked::Changed => {}
                 Unparked::Interrupted if !M::is_there(&self.queue.calls) => continue,
-                Unparked::Interrupted if Self::is_mine(self.state()) => continue, // If there was a call, it does not sleep.
+                // If there was a call since, it does not sleep.
+                Unparked::Interrupted if Self::is_mine(self.state()) => continue,
                 Unparked::Interrupted => {
                     // A child that the handler has forked: the other waiters are not here.
                     self.settle();
