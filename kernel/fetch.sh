@@ -14,29 +14,39 @@ mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 . "$here/source.conf"
 
-# What a tree is made from: the package and the series.
-stamp=$(cat "$here/source.conf" "$here"/patches/*.patch | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ]; then
+# What a tree is made from: the package that is wanted and the series. The stamp also says which file it became.
+series=$(cat "$here/source.conf" "$here"/patches/*.patch | sha256sum | cut -d' ' -f1)
+case $(cat "$dir/stamp" 2>/dev/null) in
+"$series "*)
 	echo "source: $dir/linux is up to date"
 	exit 0
-fi
+	;;
+esac
 
 cd "$dir"
-file=$(ls "${package}"_*.deb 2>/dev/null | head -n 1 || true)
+# Files of other versions may be here, from earlier runs. They do not count.
+file=$(ls "${package}_${version}"_*.deb 2>/dev/null | head -n 1 || true)
 if [ -z "$file" ]; then
-	if ! apt-get -qq download "$package=$version" 2>apt.log; then
+	# Into a directory of its own: what is there afterwards, apt has verified just now.
+	rm -rf download
+	mkdir download
+	cd download
+	if ! apt-get -qq download "$package=$version" 2>../apt.log; then
 		echo "source: the archive does not have $package $version; trying the newest"
-		apt-get -qq download "$package" 2>apt.log || {
-			cat apt.log >&2
+		apt-get -qq download "$package" 2>../apt.log || {
+			cat ../apt.log >&2
 			echo "cannot fetch $package: run apt-get update, with bookworm-security in the sources" >&2
 			exit 1
 		}
 	fi
 	file=$(ls "${package}"_*.deb | head -n 1)
+	cd ..
+	mv "download/$file" .
+	rmdir download
 fi
 
 case $file in
-*_"$version"_*)
+"${package}_${version}"_*)
 	echo "$sha256  $file" | sha256sum --quiet -c - || {
 		rm -f "$file"
 		echo "$file is not the package that source.conf names. It is removed; try again" >&2
@@ -47,6 +57,7 @@ case $file in
 	echo "source: $file instead of $version (apt has verified it)"
 	;;
 esac
+found=$(sha256sum "$file" | cut -d' ' -f1)
 
 rm -rf linux stamp unpack
 mkdir unpack
@@ -70,5 +81,5 @@ git tag base
 git am -q "$here"/patches/*.patch
 git tag series
 cd ..
-echo "$stamp" >stamp
+echo "$series $found $file" >stamp
 echo "source: $(git -C linux rev-list --count base..HEAD) patches applied to $file"
