@@ -225,6 +225,11 @@ static int __init flocks_init(void)
 		pr_err("no lock %s: stock, mcs, cna or shfl, and -spin, -mutex or -rw\n", lock);
 		return -EINVAL;
 	}
+	if (IS_ENABLED(CONFIG_PREEMPT_RT) && ops == &flk_stock[FLK_RW]) {
+		pr_err("no %s with PREEMPT_RT: there it sleeps, and is held here with preemption disabled\n",
+		       lock);
+		return -EOPNOTSUPP;
+	}
 	if (!threads)
 		threads = num_online_cpus();
 	all = kcalloc(threads, sizeof(*all), GFP_KERNEL);
