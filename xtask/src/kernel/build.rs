@@ -82,6 +82,12 @@ impl Bench {
         Ok(build)
     }
 
+    /// Those of these lines that the kernel's rules refuse. Nothing can be compiled there.
+    pub(crate) fn refused(&self, name: &str, toolchain: Toolchain, lines: &str) -> Result<Vec<String>> {
+        let build = Build { tree: &self.tree, out: self.cache.join("build").join(name), toolchain };
+        build.settle(lines)
+    }
+
     /// The build directory of the image with these lines. One per configuration: what is edited is compiled anew, and
     /// nothing else.
     fn image_build(&self, lines: &str) -> Result<Build<'_>> {
@@ -172,6 +178,17 @@ impl Build<'_> {
         if !same_source {
             files::remove(&self.out)?;
         }
+        let refused = self.settle(lines)?;
+        if !refused.is_empty() {
+            bail!("the kernel's configuration does not take {refused:?} (see {})", self.out.display());
+        }
+        self.make(&["prepare"])?;
+        fs::write(&wanted, stamped)?;
+        Ok(())
+    }
+
+    /// Writes the configuration, and returns those of its lines that the kernel's rules refuse.
+    fn settle(&self, lines: &str) -> Result<Vec<String>> {
         files::make(&self.out)?;
         let (config, tiny) = (self.out.join(".config"), self.out.join("tiny.config"));
         if !tiny.exists() {
@@ -183,13 +200,7 @@ impl Build<'_> {
         fs::write(&config, format!("{tiny}\n{lines}"))?;
         self.make(&["olddefconfig"])?;
         let got = fs::read_to_string(&config)?;
-        let refused: Vec<&str> = last_settings(lines).into_iter().filter(|line| !has_setting(&got, line)).collect();
-        if !refused.is_empty() {
-            bail!("the kernel's configuration does not take {refused:?} (see {})", self.out.display());
-        }
-        self.make(&["prepare"])?;
-        fs::write(&wanted, stamped)?;
-        Ok(())
+        Ok(last_settings(lines).into_iter().filter(|line| !has_setting(&got, line)).map(str::to_owned).collect())
     }
 
     fn command(&self, targets: &[&str]) -> Result<Command> {

@@ -4,25 +4,33 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use super::build::{Bench, Build, SHUFFLE, Toolchain, script};
+use super::build::{Bench, SHUFFLE, Toolchain, script};
+use super::disassembly::disassemble;
 use super::tree::{Tree, files};
 use crate::child::{AGAINST_HANGS, Program};
+use crate::files;
 use crate::setup;
 use crate::steps::Tally;
 
 /// What the series changes on x86.
-const OBJECTS: [&str; 3] = ["kernel/locking/qspinlock.o", "kernel/locking/spinlock.o", "arch/x86/kernel/alternative.o"];
+pub(crate) const OBJECTS: [&str; 3] =
+    ["kernel/locking/qspinlock.o", "kernel/locking/spinlock.o", "arch/x86/kernel/alternative.o"];
 /// Only with NUMA_AWARE_SPINLOCKS.
 const SWITCH: &str = "arch/x86/kernel/numa_spinlock.o";
+/// What of this a kernel without SMP has.
+const ALTERNATIVE: &str = OBJECTS[2];
+/// Such kernels.
+const UP: [(&str, Toolchain, &str); 2] = [("x86_64", X86, "CONFIG_64BIT=y\n"), ("i386", I386, "")];
 
-const PARAVIRT: &str = "CONFIG_PARAVIRT_SPINLOCKS";
-const AWARE: &str = "CONFIG_NUMA_AWARE_SPINLOCKS";
-const EVENTS: &str = "CONFIG_LOCK_EVENT_COUNTS";
+pub(crate) const PARAVIRT: &str = "CONFIG_PARAVIRT_SPINLOCKS";
+pub(crate) const AWARE: &str = "CONFIG_NUMA_AWARE_SPINLOCKS";
+pub(crate) const EVENTS: &str = "CONFIG_LOCK_EVENT_COUNTS";
 
 /// The compilers and machines of the matrix.
 const MATRIX_PACKAGES: [&str; 3] = ["clang", "gcc-aarch64-linux-gnu", "gcc-arm-linux-gnueabi"];
+pub(crate) const X86: Toolchain = Toolchain { arch: "", variables: &[] };
 const CLANG: Toolchain = Toolchain { arch: "", variables: &["CC=clang", "HOSTCC=gcc"] };
 const I386: Toolchain = Toolchain { arch: "i386", variables: &[] };
 const ARM64: Toolchain = Toolchain { arch: "arm64", variables: &["CROSS_COMPILE=aarch64-linux-gnu-"] };
@@ -33,6 +41,7 @@ pub(crate) fn style(tree: &Tree) -> Result<Tally> {
     for patch in Tree::patches()? {
         tally += checkpatch(tree, &[], &patch)?;
     }
+    tally += maintainers(tree)?;
     // Of our own files, those in C.
     for (directory, options) in [
         ("kernel/module", &["--file"][..]),
@@ -55,8 +64,36 @@ fn checkpatch(tree: &Tree, options: &[&str], file: &Path) -> Result<Tally> {
     Ok(report(&format!("checkpatch {name}"), if is_clean { "" } else { &done.stdout }))
 }
 
+/// The heading of the series' entry in the kernel's MAINTAINERS.
+const ENTRY: &str = "NUMA-AWARE SPINLOCKS";
+
+/// The entry stands where the kernel's own tool puts it, and its lines do, too. Not every other entry does.
+fn maintainers(tree: &Tree) -> Result<Tally> {
+    let name = format!("order of MAINTAINERS: {ENTRY}");
+    let text = files::read(&tree.path.join("MAINTAINERS"))?;
+    let Some(part) = neighbourhood(&text, ENTRY) else { return Ok(report(&name, "there is no such entry")) };
+    let directory = tree.path.with_file_name("maintainers");
+    files::make(&directory)?;
+    let [input, output] = ["input", "output"].map(|name| directory.join(name));
+    files::write(&input, &part)?;
+    let mut command = Command::new("perl");
+    command.arg(script(tree, "parse-maintainers.pl")).arg("--order").current_dir(&directory);
+    command.arg(format!("--input={}", input.display())).arg(format!("--output={}", output.display()));
+    Program::new(command, AGAINST_HANGS).run()?.successful()?;
+    let sorted = files::read(&output)?;
+    Ok(report(&name, &if sorted == part { String::new() } else { format!("it is\n{part}\nand not\n{sorted}") }))
+}
+
+/// This entry of MAINTAINERS, with the one before and the one behind it.
+fn neighbourhood(text: &str, entry: &str) -> Option<String> {
+    let entries: Vec<&str> = text.split("\n\n").collect();
+    let at = entries.iter().position(|lines| lines.lines().next() == Some(entry))?;
+    let part = entries.get(at.checked_sub(1)?..at + 2)?;
+    Some(part.iter().map(|lines| lines.trim_end()).collect::<Vec<_>>().join("\n\n") + "\n")
+}
+
 /// One line about a check, and all that speaks against it.
-fn report(name: &str, complaints: &str) -> Tally {
+pub(crate) fn report(name: &str, complaints: &str) -> Tally {
     if complaints.trim().is_empty() {
         println!("ok {name}");
         Tally::PASSED
@@ -67,7 +104,7 @@ fn report(name: &str, complaints: &str) -> Tally {
 }
 
 /// The lines that set these options, and leave those out.
-fn lines(on: &[&str], off: &[&str]) -> String {
+pub(crate) fn lines(on: &[&str], off: &[&str]) -> String {
     let mut lines = String::new();
     for name in on {
         let _ = writeln!(lines, "{name}=y");
@@ -78,6 +115,11 @@ fn lines(on: &[&str], off: &[&str]) -> String {
     lines
 }
 
+/// An option's name in the kernel's Kconfig files.
+fn short(option: &str) -> &str {
+    option.trim_start_matches("CONFIG_")
+}
+
 /// All subsets of these options, as lines, with a name for each.
 fn subsets(options: &[&str]) -> Vec<(String, String)> {
     (0..1_usize << options.len())
@@ -85,8 +127,8 @@ fn subsets(options: &[&str]) -> Vec<(String, String)> {
             let (on, off): (Vec<_>, Vec<_>) =
                 options.iter().enumerate().partition(|(index, _)| bits & (1 << index) != 0);
             let [on, off] = [on, off].map(|part| part.into_iter().map(|(_, name)| *name).collect::<Vec<_>>());
-            let short: Vec<_> = on.iter().map(|name| name.trim_start_matches("CONFIG_")).collect();
-            (if short.is_empty() { "none".to_owned() } else { short.join("+") }, lines(&on, &off))
+            let names: Vec<_> = on.iter().map(|name| short(name)).collect();
+            (if names.is_empty() { "none".to_owned() } else { names.join("+") }, lines(&on, &off))
         })
         .collect()
 }
@@ -95,21 +137,45 @@ fn subsets(options: &[&str]) -> Vec<(String, String)> {
 fn compile(bench: &Bench, directory: &str, toolchain: Toolchain, lines: &str) -> Result<String> {
     let build = bench.configure(directory, toolchain, &format!("{}{lines}", Bench::guest_config()?))?;
     let mut objects = OBJECTS.to_vec();
-    if lines.contains(&format!("{AWARE}=y")) {
+    if is_set(lines, AWARE) {
         objects.push(SWITCH);
     }
     build.compile(&objects)
 }
 
+/// All configurations of the series' options, except those that there cannot be.
+fn own_configurations() -> Vec<(String, String)> {
+    let mut all = subsets(&[PARAVIRT, AWARE, SHUFFLE]);
+    all.retain(|(_, lines)| is_set(lines, AWARE) || !is_set(lines, SHUFFLE));
+    all
+}
+
+fn is_set(lines: &str, option: &str) -> bool {
+    lines.lines().any(|line| line.strip_suffix("=y") == Some(option))
+}
+
 pub(crate) fn main_configurations(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
-    for (name, lines) in subsets(&[PARAVIRT, AWARE]) {
-        let more = if lines.contains(&format!("{AWARE}=y")) { format!("{SHUFFLE}=y\n") } else { String::new() };
+    for (name, lines) in own_configurations() {
         // One directory for all: little is compiled twice.
-        let complaints = compile(bench, "main", Toolchain::default(), &format!("{lines}{more}"))?;
+        let complaints = compile(bench, "main", X86, &lines)?;
         tally += report(&format!("compiles: {name}"), &complaints);
     }
+    tally += without_smp(bench, "");
     Ok(tally)
+}
+
+/// Compiles what a kernel for one CPU has of it, which includes other headers.
+fn without_smp(bench: &Bench, suffix: &str) -> Tally {
+    let mut tally = Tally::default();
+    for (name, toolchain, lines) in UP {
+        let check = || {
+            let lines = format!("{lines}# CONFIG_SMP is not set\n");
+            bench.configure(&format!("up-{name}"), toolchain, &lines)?.compile(&[ALTERNATIVE])
+        };
+        tally += other(&format!("compiles without SMP: {name}{suffix}"), check);
+    }
+    tally
 }
 
 pub(crate) fn each_patch(bench: &Bench) -> Result<Tally> {
@@ -118,13 +184,22 @@ pub(crate) fn each_patch(bench: &Bench) -> Result<Tally> {
     let list = tree.git(&["rev-list", "--reverse", "base..series"])?;
     for (index, commit) in list.lines().enumerate() {
         tree.git(&["checkout", "--force", "--quiet", commit])?;
-        let knows =
-            std::fs::read_to_string(tree.path.join("arch/x86/Kconfig"))?.contains("config NUMA_AWARE_SPINLOCKS");
-        let lines = if knows { lines(&[PARAVIRT, AWARE], &[]) } else { lines(&[PARAVIRT], &[AWARE]) };
-        // A directory for those without the option and one for those with it: little is compiled twice.
-        let result = compile(bench, if knows { "patch-aware" } else { "patch" }, Toolchain::default(), &lines);
-        tally +=
-            report(&format!("compiles: patch {}", index + 1), &result.unwrap_or_else(|error| format!("{error:#}")));
+        let kconfig = std::fs::read_to_string(tree.path.join("arch/x86/Kconfig"))?;
+        let knows = |option: &str| kconfig.contains(&format!("config {}\n", short(option)));
+        let suffix = format!(", patch {}", index + 1);
+        // A line about each option that the patch knows, or make would ask.
+        let mut options = vec![PARAVIRT];
+        options.extend([AWARE, SHUFFLE].into_iter().filter(|option| knows(option)));
+        for (name, lines) in subsets(&options) {
+            // `objects` compiles the experiment.
+            if !is_set(&lines, SHUFFLE) {
+                // One directory for all: little is compiled twice.
+                tally += other(&format!("compiles: {name}{suffix}"), || compile(bench, "patch", X86, &lines));
+            }
+        }
+        if knows(AWARE) {
+            tally += without_smp(bench, &suffix);
+        }
     }
     tree.git(&["checkout", "--force", "--quiet", "series"])?;
     Ok(tally)
@@ -138,14 +213,15 @@ pub(crate) fn matrix(bench: &Bench) -> Result<Tally> {
     wanted.push(("LOCKDEP".to_owned(), format!("{all}CONFIG_PROVE_LOCKING=y\n")));
     let rt = "CONFIG_EXPERT=y\n# CONFIG_PREEMPT_NONE is not set\nCONFIG_PREEMPT=y\nCONFIG_PREEMPT_RT=y\n";
     wanted.push(("PREEMPT_RT".to_owned(), format!("{all}{rt}")));
-    for (compiler, toolchain) in [("gcc", Toolchain::default()), ("clang", CLANG)] {
+    for (compiler, toolchain) in [("gcc", X86), ("clang", CLANG)] {
         for (name, lines) in &wanted {
             let complaints = compile(bench, &format!("matrix-{compiler}"), toolchain, lines);
             let complaints = complaints.unwrap_or_else(|error| format!("{error:#}"));
             tally += report(&format!("compiles with {compiler}: {name}"), &complaints);
         }
     }
-    tally += other("i386 has no such option", || i386(bench));
+    tally += other("i386 has no such option", || i386_refuses(bench));
+    tally += other("i386 compiles", || i386(bench));
     tally += other("arm64 compiles", || arm64(bench));
     tally += other("arm's hand-off macros expand", || arm(bench));
     Ok(tally)
@@ -155,11 +231,18 @@ fn other(name: &str, check: impl FnOnce() -> Result<String>) -> Tally {
     report(name, &check().unwrap_or_else(|error| format!("{error:#}")))
 }
 
+/// With what the option needs apart from 64 bits.
+const I386_LINES: &str = "CONFIG_SMP=y\nCONFIG_X86_BIGSMP=y\nCONFIG_HIGHMEM64G=y\nCONFIG_NUMA=y\n\
+                          CONFIG_HYPERVISOR_GUEST=y\nCONFIG_PARAVIRT=y\nCONFIG_PARAVIRT_SPINLOCKS=y\n";
+
+fn i386_refuses(bench: &Bench) -> Result<String> {
+    let wanted = format!("{AWARE}=y");
+    let refused = bench.refused("matrix-i386-refused", I386, &format!("{I386_LINES}{wanted}\n"))?;
+    Ok(if refused == [wanted] { String::new() } else { format!("its configuration refuses {refused:?}") })
+}
+
 fn i386(bench: &Bench) -> Result<String> {
-    let lines = "CONFIG_SMP=y\nCONFIG_X86_BIGSMP=y\nCONFIG_HYPERVISOR_GUEST=y\nCONFIG_PARAVIRT=y\n\
-                 CONFIG_PARAVIRT_SPINLOCKS=y\n";
-    let build = bench.configure("matrix-i386", I386, &format!("{lines}# {AWARE} is not set\n"))?;
-    build.compile(&OBJECTS)
+    bench.configure("matrix-i386", I386, I386_LINES)?.compile(&OBJECTS)
 }
 
 fn arm64(bench: &Bench) -> Result<String> {
@@ -190,108 +273,6 @@ fn arm(bench: &Bench) -> Result<String> {
     Ok(complaints)
 }
 
-/// The instructions of one function, or of all, without addresses.
-fn disassemble(object: &Path, function: &str, tool: &str) -> Result<String> {
-    let mut command = Command::new(tool);
-    command.args(["-dr", "--no-show-raw-insn", "--no-addresses"]).arg(object);
-    let text = Program::new(command, AGAINST_HANGS).run()?.successful()?;
-    code_of(&text, function).with_context(|| format!("no function {function} in {}", object.display()))
-}
-
-/// The part of a disassembly that shows this function, or all of it. Not by objdump's own option, which also shows the
-/// relocations of whatever comes before the function.
-fn code_of(text: &str, function: &str) -> Option<String> {
-    if function.is_empty() {
-        return Some(text[text.find(">:")?..].to_owned());
-    }
-    let heading = format!("<{function}>:\n");
-    let code = &text[text.find(&heading)? + heading.len()..];
-    Some(code.split("\n\n").next().unwrap_or(code).to_owned())
-}
-
-/// The fast path, and the slow path where CNA is not in use, are what they were before the series.
-pub(crate) fn same_instructions(bench: &Bench) -> Result<Tally> {
-    // As distributions compile: optimised for speed, which also inlines what is called in two places.
-    let guest = format!(
-        "{}# {EVENTS} is not set\nCONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y\n# CONFIG_CC_OPTIMIZE_FOR_SIZE is not set\n\
-         CONFIG_JUMP_LABEL=y\n",
-        Bench::guest_config()?
-    );
-    let before = |on: &[&str], off: &[&str], name: &str| -> Result<Build<'_>> {
-        bench.configure(name, Toolchain::default(), &format!("{guest}{}", lines(on, off)))
-    };
-    let objects = &OBJECTS[..2];
-    bench.tree.git(&["checkout", "--force", "--quiet", "base"])?;
-    let compiled = (|| {
-        let mut code = Vec::new();
-        for (on, off, name) in [(&[PARAVIRT][..], &[AWARE][..], "base-pv"), (&[], &[PARAVIRT, AWARE], "base-native")] {
-            let build = before(on, off, name)?;
-            build.compile(objects)?;
-            code.push(paths(&build, name == "base-native")?);
-        }
-        Ok::<_, anyhow::Error>(code)
-    })();
-    bench.tree.git(&["checkout", "--force", "--quiet", "series"])?;
-    let compiled = compiled?;
-    let mut tally = Tally::default();
-    for (on, off, name, base) in [
-        (&[PARAVIRT][..], &[AWARE][..], "PARAVIRT_SPINLOCKS", 0),
-        (&[PARAVIRT, AWARE], &[], "PARAVIRT_SPINLOCKS+NUMA_AWARE_SPINLOCKS", 0),
-        (&[], &[PARAVIRT, AWARE], "none", 1),
-        (&[AWARE], &[PARAVIRT], "NUMA_AWARE_SPINLOCKS", 1),
-    ] {
-        let build = before(on, off, &format!("series-{name}"))?;
-        build.compile(objects)?;
-        // Without PARAVIRT_SPINLOCKS, the name of the function differs and, with larger queue nodes, a shift by one.
-        let is_plain = name == "none";
-        let now = paths(&build, is_plain)?;
-        let fast = difference(&compiled[base].fast, &now.fast);
-        tally += report(&format!("same fast path: {name}"), &fast);
-        if name != "NUMA_AWARE_SPINLOCKS" {
-            tally += report(&format!("same slow path: {name}"), &difference(&compiled[base].slow, &now.slow));
-        }
-    }
-    Ok(tally)
-}
-
-struct Paths {
-    fast: String,
-    slow: String,
-}
-
-fn paths(build: &Build<'_>, is_plain: bool) -> Result<Paths> {
-    let slow = if is_plain { "queued_spin_lock_slowpath" } else { "native_queued_spin_lock_slowpath" };
-    let of = |object: &str, function: &str| {
-        disassemble(&build.out.join(object), function, "objdump").map(|text| normal(&text))
-    };
-    Ok(Paths { fast: of(OBJECTS[1], "_raw_spin_lock")?, slow: of(OBJECTS[0], slow)? })
-}
-
-/// Without what the linker or the boot replaces: a call of the slow path is one, whatever its name is.
-fn normal(code: &str) -> String {
-    code.replace("__SCT__qspinlock_slowpath", "queued_spin_lock_slowpath")
-        .lines()
-        .map(|line| line.split(" #").next().unwrap_or(line).trim_end())
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// Empty if they are the same.
-fn difference(before: &str, now: &str) -> String {
-    let at = before.lines().zip(now.lines()).position(|(a, b)| a != b);
-    match at {
-        None if before.lines().count() == now.lines().count() => String::new(),
-        None => format!("{} lines instead of {}", now.lines().count(), before.lines().count()),
-        Some(at) => format!(
-            "line {}: `{}` instead of `{}`",
-            at + 1,
-            now.lines().nth(at).unwrap_or_default(),
-            before.lines().nth(at).unwrap_or_default()
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,18 +284,18 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_cut_out() {
-        let text = "\nDisassembly of section .text:\n\n<a>:\n\tret\n\t\tR_X x\n\n<ab>:\n\tnop\n\tret\n\n<c>:\n\tint3\n";
-        assert_eq!(code_of(text, "ab").as_deref(), Some("\tnop\n\tret"));
-        assert_eq!(code_of(text, "c").as_deref(), Some("\tint3\n"));
-        assert_eq!(code_of(text, "b"), None);
-        assert!(code_of(text, "").is_some_and(|code| code.contains("int3") && code.contains("nop")));
+    fn shuffling_needs_the_option() {
+        let names: Vec<String> = own_configurations().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 6);
+        assert!(names.contains(&"none".to_owned()) && names.contains(&short(AWARE).to_owned()));
+        assert!(names.contains(&format!("{}+{}", short(AWARE), short(SHUFFLE))));
+        assert!(!names.contains(&short(SHUFFLE).to_owned()));
     }
 
     #[test]
-    fn a_difference_is_found() {
-        assert_eq!(difference("a\nb", "a\nb"), "");
-        assert!(difference("a\nb", "a\nc").contains("line 2"));
-        assert!(difference("a\nb", "a").contains("1 lines"));
+    fn an_entry_is_cut_out_with_its_neighbours() {
+        let text = "preamble\n\nA\nM:\tx\n\nB\nM:\ty\n\nC\nM:\tz\n\nD\nM:\tw\n";
+        assert_eq!(neighbourhood(text, "B").as_deref(), Some("A\nM:\tx\n\nB\nM:\ty\n\nC\nM:\tz\n"));
+        assert_eq!(neighbourhood(text, "E"), None);
     }
 }

@@ -3,6 +3,7 @@
 
 mod build;
 mod compile;
+mod disassembly;
 mod gates;
 mod guest;
 mod judge;
@@ -121,7 +122,7 @@ const PARTS: &[Part] = &[
         about: "a kernel that does not use CNA executes the same instructions, by disassembly",
         minutes: 2,
         quick: false,
-        run: compile::same_instructions,
+        run: disassembly::same_instructions,
     },
     Part {
         name: "share",
