@@ -7,11 +7,12 @@ use anyhow::{Context, Result};
 use super::build::{Bench, Image};
 use super::guest::{Boot, CPUS, Layout};
 use super::judge::{Console, Run};
+use super::switch::{BAD_MODE, printed};
 use crate::edit::Edit;
 use crate::steps::Tally;
 
 /// What the kernel prints when CNA is in use.
-const IN_USE: &str = "numa_spinlock: waiters of the same NUMA node first";
+pub(crate) const IN_USE: &str = "numa_spinlock: waiters of the same NUMA node first";
 
 /// Nodes of the machine.
 const NODES: u64 = 4;
@@ -96,46 +97,6 @@ pub(crate) fn share(bench: &Bench) -> Result<Tally> {
     Ok(tally)
 }
 
-/// When CNA is in use, and what is printed.
-pub(crate) fn switch(bench: &Bench) -> Result<Tally> {
-    let image = image(bench)?;
-    let plan = "torture spin 2 torture_type=spin_lock\n";
-    let mut tally = Tally::default();
-    let mut boot = |name: &str, append: &str, layout: Layout, knows: bool, is_used: bool, says: &str| -> Result<()> {
-        let console = Boot { layout, knows, ..Boot::new(name, append, plan) }.run(bench, &image)?;
-        tally += sound(&console, &[]);
-        tally += tortured(name, &console.run("spin"));
-        let found = if console.says(IN_USE) { "in use" } else { "not in use" };
-        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, found);
-        tally += check(format!("{name}: what is printed"), console.says(says), says);
-        let handoffs = console.run("spin").handoffs();
-        // A guest's simple locks have no queue.
-        let queues = !knows || is_used;
-        tally += check(
-            format!("{name}: whether waiters queue"),
-            (handoffs > 1000) == queues,
-            format!("{handoffs} hand-offs"),
-        );
-        Ok(())
-    };
-    boot("auto-one-node", "", Layout::One, false, false, "")?;
-    boot("on-one-node", "numa_spinlock=on", Layout::One, false, true, "for up to 1000 us")?;
-    boot("auto-guest", "", Layout::Interleaved, true, false, "")?;
-    boot("on-guest", "numa_spinlock=on", Layout::Interleaved, true, true, "for up to 1000 us")?;
-    boot("threshold", "numa_spinlock_threshold_us=250", Layout::Interleaved, false, true, "for up to 250 us")?;
-    boot("bad-mode", "numa_spinlock=yes", Layout::Interleaved, false, true, "Malformed early option 'numa_spinlock'")?;
-    let bad = "numa_spinlock_threshold_us=1000001";
-    boot(
-        "bad-threshold",
-        bad,
-        Layout::Interleaved,
-        false,
-        true,
-        "Malformed early option 'numa_spinlock_threshold_us'",
-    )?;
-    Ok(tally)
-}
-
 /// Thresholds in µs, and for how long the lock is held.
 const THRESHOLDS: [u64; 4] = [0, 300, 1000, 20_000];
 const HOLDS: [u64; 4] = [0, 40, 700, 30_000];
@@ -149,7 +110,7 @@ pub(crate) fn longest_wait(threshold: u64, turn: u64) -> u64 {
 }
 
 /// What the module `bound` says: the longest wait and turn, and the fewest turns of a thread.
-fn waits(run: &Run) -> Option<(u64, u64, u64)> {
+pub(crate) fn waits(run: &Run) -> Option<(u64, u64, u64)> {
     let line = run.text.lines().find_map(|line| line.split_once("bound: wait ").map(|(_, rest)| rest))?;
     let mut words = line.split([' ', ':']);
     let wait = words.next()?.parse().ok()?;
@@ -214,6 +175,37 @@ pub(crate) fn levels(name: &str, run: &Run, wanted: &[&str]) -> Tally {
     tally
 }
 
+/// An image whose slow path is called by a static call, and which cannot shuffle.
+const STATIC: &str = "# CONFIG_PARAVIRT_SPINLOCKS is not set\n# CONFIG_NUMA_SPINLOCK_SHUFFLE is not set\n";
+
+/// What `boot`, `share` and `nesting` ask of the main image, in short.
+pub(crate) fn static_call(bench: &Bench) -> Result<Tally> {
+    let image = bench.image(STATIC, &[])?.context("no image")?;
+    let plan = "torture spin 5 torture_type=spin_lock\nnest nest 5\n";
+    let mut tally = Tally::default();
+    for (name, append, is_used) in [
+        ("static-auto", "", true),
+        ("static-off", "numa_spinlock=off", false),
+        // It is not there: as without the parameter.
+        ("static-shuffle", "numa_spinlock=shuffle", true),
+    ] {
+        let console = Boot::new(name, append, plan).run(bench, &image)?;
+        tally += sound(&console, &[]);
+        let found = if console.says(IN_USE) { "in use" } else { "not in use" };
+        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, found);
+        if name == "static-shuffle" {
+            let (is_ok, found) = printed(&console, BAD_MODE);
+            tally += check(format!("{name}: it is refused"), is_ok, found);
+        }
+        let run = console.run("spin");
+        tally += tortured(&format!("{name} spin"), &run);
+        let is_right: fn(f64) -> bool = if is_used { |share| share >= 90.0 } else { |share| share <= 10.0 };
+        tally += shares(&format!("{name}: whether hand-offs stay on a node"), &run, is_right);
+        tally += levels(name, &console.run("nest"), &NESTED);
+    }
+    Ok(tally)
+}
+
 /// Four nested waits of a CPU at a time, and more than there are queue nodes for.
 pub(crate) fn nesting(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -234,17 +226,27 @@ pub(crate) fn nesting(bench: &Bench) -> Result<Tally> {
 }
 
 pub(crate) fn hotplug(bench: &Bench) -> Result<Tally> {
-    unplugged("hotplug", "", bench, &image(bench)?)
+    unplugged("hotplug", ("", IN_USE, "cna_set_aside"), bench, &image(bench)?)
 }
 
-/// CPUs come and go under torture.
-pub(crate) fn unplugged(name: &str, append: &str, bench: &Bench, image: &Image) -> Result<Tally> {
+/// CPUs come and go under torture, with this on the command line; the kernel says that this is in use, and moves
+/// waiters, which this event counts.
+pub(crate) fn unplugged(
+    name: &str,
+    (append, in_use, event): (&str, &str, &str),
+    bench: &Bench,
+    image: &Image,
+) -> Result<Tally> {
     // Twice as many writers as CPUs: they go where CPUs are.
     let plan = "torture spin 15 torture_type=spin_lock onoff_interval=1 onoff_holdoff=1 nwriters_stress=16\n";
     let console = Boot::new(name, append, plan).run(bench, image)?;
     let run = console.run("spin");
     let mut tally = sound(&console, &[]);
+    tally += check(format!("{name}: it is in use"), console.says(in_use), in_use);
     tally += tortured(&format!("{name} spin"), &run);
+    let (handoffs, moved) = (run.handoffs(), run.event(event));
+    let found = format!("{handoffs} hand-offs, {event} {moved}");
+    tally += check(format!("{name}: waiters queue and are moved"), handoffs > 1000 && moved > 100, found);
     let [gone, back] = ["is now offline", "Booting Node"].map(|words| run.text.matches(words).count());
     tally += check(format!("{name}: CPUs come and go"), gone > 0 && back > 0, format!("{gone} went, {back} came back"));
     Ok(tally)
@@ -254,24 +256,44 @@ pub(crate) fn twice(bench: &Bench) -> Result<Tally> {
     let image = image(bench)?;
     let boot = || Boot::new("twice", "", "torture spin 2 torture_type=spin_lock\nnest nest 1\n").run(bench, &image);
     let (first, second) = (boot()?, boot()?);
+    // Two that do nothing print the same, too.
+    let mut tally = sound(&first, &[]);
+    tally += tortured("twice spin", &first.run("spin"));
     let differs = first.text.lines().zip(second.text.lines()).find(|(a, b)| a != b);
-    let is_same = first.text == second.text && first.is_done;
-    Ok(check("two runs print the same", is_same, format!("{} bytes, first difference {differs:?}", first.text.len())))
+    let is_same = first.text == second.text;
+    let found = format!("{} bytes, first difference {differs:?}", first.text.len());
+    tally += check("two runs print the same", is_same, found);
+    Ok(tally)
 }
+
+/// What of its hand-offs stays on a node, in percent: without CNA at most, and with it at least. Loosely: the kernel does
+/// other things besides. A mutex has no figures, because its threads do not queue at a spinlock here.
+const USER_SHARES: (f64, f64) = (10.0, 40.0);
 
 pub(crate) fn user(bench: &Bench) -> Result<Tally> {
     let image = image(bench)?;
     let plan = "user flock 4 flock\nuser open 4 open\nuser mutex 4 mutex\n";
     let mut tally = Tally::default();
-    for (name, append) in [("user-off", "numa_spinlock=off"), ("user-auto", "")] {
+    for (name, append, is_used) in [("user-off", "numa_spinlock=off", false), ("user-auto", "", true)] {
         let console = Boot::new(name, append, plan).run(bench, &image)?;
         tally += sound(&console, &[]);
+        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, IN_USE);
         for name in ["flock", "open", "mutex"] {
             let run = console.run(name);
             let line = run.text.lines().find(|line| line.starts_with("contend:")).unwrap_or("no result").to_owned();
             let is_ok = line.starts_with(&format!("contend: {name} total ")) && !line.ends_with("least 0");
             let found = format!("{line}; {:.1} % of {} hand-offs on a node", run.share(), run.handoffs());
             tally += check(format!("{} {name}: all threads make progress", console.name), is_ok, found);
+            if name != "mutex" {
+                let (most, least) = USER_SHARES;
+                let is_ok = if is_used { run.share() >= least } else { run.share() <= most };
+                let found = format!("{:.1} % of {} hand-offs", run.share(), run.handoffs());
+                tally += check(
+                    format!("{} {name}: whether hand-offs stay on a node", console.name),
+                    run.handoffs() > 1000 && is_ok,
+                    found,
+                );
+            }
         }
     }
     Ok(tally)

@@ -11,6 +11,7 @@ mod module;
 mod mutants;
 mod shuffle;
 mod suite;
+mod switch;
 mod tree;
 
 use std::path::PathBuf;
@@ -136,7 +137,7 @@ const PARTS: &[Part] = &[
         about: "numa_spinlock= and the threshold do what they say, on one node and in a guest, too",
         minutes: 3,
         quick: false,
-        run: gates::switch,
+        run: switch::run,
     },
     Part {
         name: "bound",
@@ -151,6 +152,13 @@ const PARTS: &[Part] = &[
         minutes: 5,
         quick: false,
         run: gates::nesting,
+    },
+    Part {
+        name: "static",
+        about: "one more image, which calls the slow path by a static call and cannot shuffle: boot, share, nesting",
+        minutes: 6,
+        quick: false,
+        run: gates::static_call,
     },
     Part { name: "hotplug", about: "CPUs come and go under torture", minutes: 2, quick: false, run: gates::hotplug },
     Part { name: "twice", about: "two runs print the same, byte by byte", minutes: 2, quick: false, run: gates::twice },

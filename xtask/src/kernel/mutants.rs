@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 
-use super::build::Bench;
-use super::gates::{bound_boot, check, image, longest_wait, within_bound};
+use super::build::{Bench, Image};
+use super::gates::{bound_boot, check, image, longest_wait, tortured, waits, within_bound};
 use super::guest::{Boot, Layout};
 use super::judge::Console;
 use crate::edit::Edit;
@@ -12,6 +12,7 @@ use crate::steps::Tally;
 const CNA: &str = "kernel/locking/qspinlock_cna.h";
 
 /// How a fault is detected.
+#[derive(Clone, Copy, Debug)]
 enum Finds {
     /// locktorture, our module or the kernel complains, or the guest does not come to its end.
     Torture,
@@ -89,8 +90,75 @@ const SPIN: &str = "torture spin 10 torture_type=spin_lock acq_writer_lim=5000\n
 /// simulated.
 const HELD: &str = "bound held 4 40\nbound sparse 6 30 100\n";
 
+/// In µs: so that the bound is short, and a queue without one soon beyond it.
+const THRESHOLD: u64 = 300;
+
+impl Finds {
+    const ALL: [Self; 4] = [Self::Torture, Self::Bound, Self::Urgent, Self::Share];
+
+    /// Boots what shows such faults.
+    fn boot(self, name: &str, bench: &Bench, image: &Image) -> Result<Console> {
+        let boot = match self {
+            Self::Torture => Boot::new(name, "", &format!("{SPIN}{HELD}")),
+            Self::Bound => bound_boot(name, THRESHOLD, Layout::Crowded),
+            Self::Urgent => Boot::new(name, "", "torture irq 5 torture_type=spin_lock_irq\n"),
+            Self::Share => Boot::new(name, "", SPIN),
+        };
+        boot.run(bench, image)
+    }
+
+    /// What shows that there is one.
+    fn found(self, console: &Console) -> Option<String> {
+        complaint(console).or_else(|| match self {
+            Self::Torture => None,
+            Self::Bound => {
+                let failed = within_bound(console, THRESHOLD, longest_wait).failed;
+                (failed > 0).then(|| format!("{failed} waits beyond the bound"))
+            }
+            Self::Urgent => {
+                let aside = console.run("irq").event("cna_set_aside");
+                (aside > 10).then(|| format!("{aside} set aside"))
+            }
+            Self::Share => {
+                let share = console.run("spin").share();
+                (share < 90.0).then(|| format!("{share:.2} % on a node"))
+            }
+        })
+    }
+
+    /// Nothing is found in an image without a fault. Otherwise, what is found in a mutant would prove nothing. The runs
+    /// that are looked at must have taken place.
+    fn control(self, bench: &Bench, image: &Image) -> Result<Tally> {
+        let name = format!("control-{}", format!("{self:?}").to_lowercase());
+        let console = self.boot(&name, bench, image)?;
+        let found = self.found(&console);
+        let mut tally = check(
+            format!("{name}: nothing is found without a fault"),
+            found.is_none(),
+            found.unwrap_or_else(|| "nothing was noticed".to_owned()),
+        );
+        let run = match self {
+            Self::Torture | Self::Share => "spin",
+            Self::Urgent => "irq",
+            Self::Bound => return Ok(tally),
+        };
+        tally += tortured(&format!("{name} {run}"), &console.run(run));
+        if matches!(self, Self::Torture) {
+            for run in ["held", "sparse"] {
+                let found = waits(&console.run(run));
+                tally += check(format!("{name}: {run}"), found.is_some(), format!("{found:?}"));
+            }
+        }
+        Ok(tally)
+    }
+}
+
 pub(crate) fn run(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
+    let sane = image(bench)?;
+    for finds in Finds::ALL {
+        tally += finds.control(bench, &sane)?;
+    }
     for (index, mutant) in MUTANTS.iter().enumerate() {
         let image = match bench.image("", &[mutant.edit]) {
             Ok(image) => image.context("no image")?,
@@ -100,28 +168,8 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
                 continue;
             }
         };
-        let name = format!("mutant-{}", index + 1);
-        let found = match mutant.finds {
-            Finds::Torture => complaint(&Boot::new(&name, "", &format!("{SPIN}{HELD}")).run(bench, &image)?),
-            Finds::Bound => {
-                let threshold = 300;
-                let console = bound_boot(&name, threshold, Layout::Crowded).run(bench, &image)?;
-                complaint(&console).or_else(|| {
-                    let failed = within_bound(&console, threshold, longest_wait).failed;
-                    (failed > 0).then(|| format!("{failed} waits beyond the bound"))
-                })
-            }
-            Finds::Urgent => {
-                let console = Boot::new(&name, "", "torture irq 5 torture_type=spin_lock_irq\n").run(bench, &image)?;
-                let aside = console.run("irq").event("cna_set_aside");
-                complaint(&console).or_else(|| (aside > 10).then(|| format!("{aside} set aside")))
-            }
-            Finds::Share => {
-                let console = Boot::new(&name, "", SPIN).run(bench, &image)?;
-                let share = console.run("spin").share();
-                complaint(&console).or_else(|| (share < 90.0).then(|| format!("{share:.2} % on a node")))
-            }
-        };
+        let console = mutant.finds.boot(&format!("mutant-{}", index + 1), bench, &image)?;
+        let found = mutant.finds.found(&console);
         tally += check(
             format!("caught: {}", mutant.name),
             found.is_some(),
@@ -129,7 +177,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
         );
     }
     // The kernel's own lock that does not exclude.
-    let busted = Boot::new("busted", "", "torture busted 5 torture_type=lock_busted\n").run(bench, &image(bench)?)?;
+    let busted = Boot::new("busted", "", "torture busted 5 torture_type=lock_busted\n").run(bench, &sane)?;
     let found = complaint(&busted);
     tally += check("caught: lock_busted", found.is_some(), found.unwrap_or_else(|| "nothing was noticed".to_owned()));
     Ok(tally)

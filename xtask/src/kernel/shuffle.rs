@@ -57,7 +57,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
             tally += within_bound(&console, threshold, longest_wait);
         }
     }
-    tally += gates::unplugged("shuffle-hotplug", SHUFFLES, bench, &image)?;
+    tally += gates::unplugged("shuffle-hotplug", (SHUFFLES, IN_USE, "shfl_move"), bench, &image)?;
     tally += mutants(bench)?;
     Ok(tally)
 }
