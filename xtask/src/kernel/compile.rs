@@ -187,14 +187,17 @@ pub(crate) fn each_patch(bench: &Bench) -> Result<Tally> {
         let kconfig = std::fs::read_to_string(tree.path.join("arch/x86/Kconfig"))?;
         let knows = |option: &str| kconfig.contains(&format!("config {}\n", short(option)));
         let suffix = format!(", patch {}", index + 1);
-        // A line about each option that the patch knows, or make would ask.
-        let mut options = vec![PARAVIRT];
-        options.extend([AWARE, SHUFFLE].into_iter().filter(|option| knows(option)));
-        for (name, lines) in subsets(&options) {
+        // The guest's configuration has all options.
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            [PARAVIRT, AWARE, SHUFFLE].into_iter().partition(|option| *option == PARAVIRT || knows(option));
+        // The comment makes it another configuration for each number of options: make would ask about new ones.
+        let rest = format!("# of {} options\n{}", known.len(), lines(&[], &unknown));
+        for (name, lines) in subsets(&known) {
             // `objects` compiles the experiment.
             if !is_set(&lines, SHUFFLE) {
                 // One directory for all: little is compiled twice.
-                tally += other(&format!("compiles: {name}{suffix}"), || compile(bench, "patch", X86, &lines));
+                let check = || compile(bench, "patch", X86, &format!("{lines}{rest}"));
+                tally += other(&format!("compiles: {name}{suffix}"), check);
             }
         }
         if knows(AWARE) {

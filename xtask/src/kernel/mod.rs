@@ -84,8 +84,8 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "objects",
-        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and \
-                NUMA_AWARE_SPINLOCKS",
+        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and the series' \
+                options, and without SMP",
         minutes: 2,
         quick: true,
         run: compile::main_configurations,
@@ -106,8 +106,8 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "patches",
-        about: "the changed files compile after each patch of the series",
-        minutes: 3,
+        about: "the changed files compile after each patch of the series, with and without its options",
+        minutes: 5,
         quick: false,
         run: compile::each_patch,
     },
@@ -120,7 +120,8 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "off",
-        about: "a kernel that does not use CNA executes the same instructions, by disassembly",
+        about: "a kernel that does not use CNA executes the same instructions, by disassembly (without \
+                PARAVIRT_SPINLOCKS, except for the size of a queue node)",
         minutes: 2,
         quick: false,
         run: disassembly::same_instructions,
