@@ -92,7 +92,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "headers",
-        about: "the module compiles without warnings with the headers of Debian's 6.1 and 6.12",
+        about: "the module compiles without warnings with the headers of Debian's 6.1, also with PREEMPT_RT, and 6.12",
         minutes: 1,
         quick: true,
         run: module::headers,

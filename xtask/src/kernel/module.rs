@@ -19,7 +19,7 @@ use crate::workspace;
 pub(crate) const FILE: &str = "flocks.ko";
 
 /// What stands for the newest headers of each series.
-const HEADERS: [&str; 2] = ["linux-headers-amd64", "linux-headers-6.12-amd64"];
+const HEADERS: [&str; 3] = ["linux-headers-amd64", "linux-headers-6.12-amd64", "linux-headers-rt-amd64"];
 
 const ALGORITHMS: [&str; 4] = ["stock", "mcs", "cna", "shfl"];
 const KINDS: [&str; 3] = ["spin", "mutex", "rw"];
