@@ -12,7 +12,7 @@ use crate::edit::Edit;
 use crate::steps::Tally;
 
 /// What the kernel prints when CNA is in use.
-pub(crate) const IN_USE: &str = "numa_spinlock: waiters of the same NUMA node first";
+const IN_USE: &str = "numa_spinlock: waiters of the same NUMA node first";
 
 /// Nodes of the machine.
 const NODES: u64 = 4;
@@ -45,6 +45,12 @@ pub(crate) fn tortured(name: &str, run: &Run) -> Tally {
     check(format!("{name} excludes and serves everybody"), is_ok, format!("{writes:?}"))
 }
 
+/// Whether CNA is in use, by what the kernel prints.
+pub(crate) fn used(console: &Console, is_used: bool) -> Tally {
+    let found = if console.says(IN_USE) { "in use" } else { "not in use" };
+    check(format!("{}: whether CNA is in use", console.name), console.says(IN_USE) == is_used, found)
+}
+
 pub(crate) fn shares(name: &str, run: &Run, is_ok: fn(f64) -> bool) -> Tally {
     let found = format!("{:.2} % of {} hand-offs on a node", run.share(), run.handoffs());
     check(name, run.handoffs() > 0 && is_ok(run.share()), found)
@@ -63,7 +69,7 @@ pub(crate) fn boot(bench: &Bench) -> Result<Tally> {
     let console = Boot::new("boot", "", "torture spin 5 torture_type=spin_lock\n").run(bench, &image)?;
     let run = console.run("spin");
     let mut tally = sound(&console, &[]);
-    tally += check("CNA is in use", console.says(IN_USE), IN_USE);
+    tally += used(&console, true);
     tally += tortured("spin", &run);
     tally += shares("hand-offs stay on a node", &run, |share| share >= 90.0);
     Ok(tally)
@@ -81,8 +87,8 @@ pub(crate) fn share(bench: &Bench) -> Result<Tally> {
             tally += tortured(&format!("{} {name}", console.name), &console.run(name));
         }
     }
-    tally += check("off: CNA is not in use", !off.says(IN_USE), "numa_spinlock=off");
-    tally += check("auto: CNA is in use", auto.says(IN_USE), IN_USE);
+    tally += used(&off, false);
+    tally += used(&auto, true);
     tally += shares("off: hand-offs do not stay on a node", &off.run("spin"), |share| share <= 10.0);
     tally += shares("auto: hand-offs stay on a node", &auto.run("spin"), |share| share >= 90.0);
     for name in ["irq", "fifo"] {
@@ -191,8 +197,7 @@ pub(crate) fn static_call(bench: &Bench) -> Result<Tally> {
     ] {
         let console = Boot::new(name, append, plan).run(bench, &image)?;
         tally += sound(&console, &[]);
-        let found = if console.says(IN_USE) { "in use" } else { "not in use" };
-        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, found);
+        tally += used(&console, is_used);
         if name == "static-shuffle" {
             let (is_ok, found) = printed(&console, BAD_MODE);
             tally += check(format!("{name}: it is refused"), is_ok, found);
@@ -266,8 +271,8 @@ pub(crate) fn twice(bench: &Bench) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What of its hand-offs stays on a node, in percent: without CNA at most, and with it at least. Loosely: the kernel does
-/// other things besides. A mutex has no figures, because its threads do not queue at a spinlock here.
+/// What of its hand-offs stays on a node, in percent: without CNA at most, and with it at least. Loosely: the kernel
+/// does other things besides. A mutex has no figures, because its threads do not queue at a spinlock here.
 const USER_SHARES: (f64, f64) = (10.0, 40.0);
 
 pub(crate) fn user(bench: &Bench) -> Result<Tally> {
@@ -277,7 +282,7 @@ pub(crate) fn user(bench: &Bench) -> Result<Tally> {
     for (name, append, is_used) in [("user-off", "numa_spinlock=off", false), ("user-auto", "", true)] {
         let console = Boot::new(name, append, plan).run(bench, &image)?;
         tally += sound(&console, &[]);
-        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, IN_USE);
+        tally += used(&console, is_used);
         for name in ["flock", "open", "mutex"] {
             let run = console.run(name);
             let line = run.text.lines().find(|line| line.starts_with("contend:")).unwrap_or("no result").to_owned();

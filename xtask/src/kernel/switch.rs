@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::build::Bench;
-use super::gates::{IN_USE, check, image, sound, tortured};
+use super::gates::{check, image, sound, tortured, used};
 use super::guest::{Boot, Layout};
 use super::judge::Console;
 use crate::steps::Tally;
@@ -59,8 +59,7 @@ pub(crate) fn run(bench: &Bench) -> Result<Tally> {
         let console = Boot { layout, knows, ..Boot::new(name, append, plan) }.run(bench, &image)?;
         tally += sound(&console, &[]);
         tally += tortured(name, &console.run("spin"));
-        let found = if console.says(IN_USE) { "in use" } else { "not in use" };
-        tally += check(format!("{name}: whether CNA is in use"), console.says(IN_USE) == is_used, found);
+        tally += used(&console, is_used);
         let (is_ok, found) = printed(&console, prints);
         tally += check(format!("{name}: what is printed"), is_ok, found);
         let handoffs = console.run("spin").handoffs();
