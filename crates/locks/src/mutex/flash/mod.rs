@@ -84,8 +84,10 @@
 //! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
 //! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
 //! itself before its turn is not forgotten ([`sleeper`]). The claim `Bounded` of the simulator draws n and s; `cargo
-//! xtask bound` measures it here. (If T is longer than half a second, a head without a CPU is not helped, and another sleeper is
-//! called after a quarter of a second.)
+//! xtask bound` measures it here.
+//!
+//! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after a quarter
+//! of a second.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
