@@ -126,7 +126,12 @@ impl<'a> Boot<'a> {
         }
         let initrd = directory.join("initrd");
         let mut cpio = Command::new("sh");
-        cpio.args(["-c", "find . | LC_ALL=C sort | cpio --quiet --reproducible -o -H newc"]).current_dir(&root);
+        // The files' times, too, are the same in each boot: the guest reads them, and what it does differs by them.
+        cpio.args([
+            "-c",
+            "find . -exec touch -h -d @0 {} + && find . | LC_ALL=C sort | cpio --quiet --reproducible -o -H newc",
+        ]);
+        cpio.current_dir(&root);
         let output = cpio.stdin(Stdio::null()).output().context("cannot start cpio")?;
         if !output.status.success() {
             bail!("cpio: {}", String::from_utf8_lossy(&output.stderr));
