@@ -78,7 +78,7 @@ impl<T, L: RawLock<Native>> Drop for Guard<'_, T, L> {
 }
 
 /// Counts with eight threads. The additions are in two steps, so that some would be lost without the lock.
-fn count<L: RawLock<Native, Queue: ConstZeroed>>(name: &str) {
+fn count<L: RawLock<Native, Queue: ConstZeroed + Sync>>(name: &str) {
     const THREADS: u64 = 8;
     const EACH: u64 = 50_000;
     let counter = Mutex::<u64, L>::new(0);
