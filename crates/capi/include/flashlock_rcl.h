@@ -14,7 +14,7 @@
  *     are that thread's. Pass what a section needs through its context; hand errno back through the context or the
  *     result.
  *   - the stack is that thread's: 2 MiB. A pointer to the client's stack is valid until the section has ended.
- *   - a signal that is sent to the client's thread is handled there, while the section goes on in the server;
+ *   - a signal that is sent to the client's thread is handled there, while the section goes on in the server.
  *   - all signals are blocked, except those that the section itself causes (SIGSEGV and the like).
  *   - sections of other locks may be run. Those of the same server run in place, in the same thread.
  *   - a section may block. After a time-out another thread of the server goes on with other locks.
