@@ -185,8 +185,8 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
     ))
 }
 
-/// `/usr/bin/env [-S] [NAME=VALUE…] PROGRAM` stands for the program in PATH, as far as a look at the words shows it. If
-/// they name no program, `env` itself is inspected: it has more options, and it says itself what it cannot run.
+/// `/usr/bin/env [-S] [NAME=VALUE…] PROGRAM` stands for the program in PATH, as far as a look at the words shows it.
+/// If they name no program, `env` itself is inspected: it has more options, and it says itself what it cannot run.
 fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, Unrunnable> {
     let direct = Path::new(interpreter);
     if direct.file_name() == Some(OsStr::new("env")) {

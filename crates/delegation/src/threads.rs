@@ -75,7 +75,7 @@ impl Manager {
                 futex::park(&host.bell.0, bell, Some(clock::after(timeout)));
             } else {
                 futex::park(&host.bell.0, bell, None);
-                host.core.is_watched();
+                host.core.ends_quiet();
                 asleep = 0;
             }
         }

@@ -268,7 +268,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     }
 
     /// Seeds a bug: see the field.
-    pub(crate) fn is_careless(&self) {
+    pub(crate) fn seed_carelessness(&self) {
         self.careless.store(true, Relaxed);
     }
 
@@ -304,7 +304,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
             }
             if host.is_asleep() && host.falls_quiet() {
                 Model::<C>::park(at, bell, None);
-                host.is_watched();
+                host.ends_quiet();
             } else {
                 C::yield_now();
             }

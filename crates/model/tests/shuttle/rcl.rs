@@ -33,7 +33,7 @@ struct Play<W: WaitPolicy> {
     parts: &'static [Part<W>],
     /// How often a manager looks, at most; 0: until all clients have gone.
     looks: u32,
-    /// A bug: [`Ring::is_careless`].
+    /// A bug: [`Ring::seed_carelessness`].
     careless: bool,
 }
 
@@ -54,7 +54,7 @@ impl<W: WaitPolicy> Play<W> {
         move || {
             let ring = Servers::<W>::with_locks(self.servers, 1, self.cap as usize, self.of);
             if self.careless {
-                ring.is_careless();
+                ring.seed_carelessness();
             }
             let gone = Arc::new(AtomicU32::new(0));
             let managers: Vec<_> = (1..=self.servers).map(|number| self.manager(&ring, number, gone.clone())).collect();

@@ -187,13 +187,13 @@ impl<'m, M: Machine> Server<'m, M> {
         M::heavy_fence();
         let may = self.is_asleep();
         if !may {
-            self.is_watched();
+            self.ends_quiet();
         }
         may
     }
 
     /// The manager looks from now on, without being called.
-    pub fn is_watched(&self) {
+    pub fn ends_quiet(&self) {
         self.head.front.quiet.store(0, Relaxed);
     }
 

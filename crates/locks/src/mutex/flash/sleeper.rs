@@ -115,18 +115,25 @@ impl<M: Machine> Lock<'_, M> {
                     if is_late {
                         return if is_there { self.leave() } else { Err(TimedOut) };
                     }
-                    nap = nap.saturating_mul(2);
+                    let longer = nap.saturating_mul(2);
+                    nap = longer;
                     if !is_there {
                         continue;
                     }
                     nap = nap.max(first_look::<M>(count(self.state())));
+                    let called = !is_same_call(self.queue.calls.load(Relaxed), calls);
                     match self.turn_in(&line) {
                         Some(0) => passed_over = true,
-                        Some(micros) => {
+                        Some(micros) if called => {
                             nap = nap.min(micros);
                             continue;
                         }
-                        None if self.seems_idle(calls) => {}
+                        // Nobody was called since: the head may not run.
+                        _ if self.seems_idle(calls) => {}
+                        Some(micros) => {
+                            nap = nap.min(micros.max(longer));
+                            continue;
+                        }
                         None => continue,
                     }
                 }
@@ -176,17 +183,16 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// In how many µs it should be the turn of a sleeper that has got up by itself, and so has lost its place among the
-    /// others: 0 if as many were called as there were when it came. `None` if no call tells. Like
+    /// In how many µs it should be the turn of a sleeper that has got up by itself, and so has lost its place among
+    /// the others: 0 if as many were called as there were when it came. `None` if no call tells. Like
     /// [`Lock::seems_idle`], it only reads, and what it reads may be something else by now. So it must look like a lock
     /// with sleepers, and there must not be more calls than there can have been.
     fn turn_in(&self, line: &Line) -> Option<u32> {
         if !is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch()) {
             return None;
         }
-        let waited = M::micros().wrapping_sub(line.began);
-        let calls = calls_between(line.calls, self.queue.calls.load(Relaxed));
-        line.turn_in(calls, waited)
+        let (waited, now) = (M::micros().wrapping_sub(line.began), self.queue.calls.load(Relaxed));
+        line.turn_in(calls_between(line.calls, now), waited)
     }
 
     /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a

@@ -171,8 +171,8 @@ pub mod turn {
         turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
     }
 
-    /// How long ago (µs) that time is, if it is less than half a second ([`OLDEST`]). 0 if it is in the future: another
-    /// thread's clock may be a little ahead.
+    /// How long ago (µs) that time is, if it is less than half a second ([`OLDEST`]). 0 if it is in the future:
+    /// another thread's clock may be a little ahead.
     pub fn age(turn: u32, micros: u32) -> u32 {
         let age = (micros / UNIT).wrapping_sub(turn) % ONE;
         if age < ONE / 2 { age * UNIT } else { 0 }
