@@ -11,7 +11,7 @@ cxx=${CXX:-c++}
 common="-Wall -Wextra -Werror -O2 -g -pthread ${CFLAGS:-}"
 c_flags="-std=gnu11 -D_GNU_SOURCE $common"
 
-harness="report.c support.c exclusion.c blocked.c slow_motion.c slow_crowd.c doomed.c rwlock.c sem.c"
+harness="report.c support.c exclusion.c blocked.c slow_motion.c slow_crowd.c doomed.c lost.c rwlock.c sem.c"
 areas="mutex_kinds.c mutex_timed.c mutex_static.c mutex_lifetime.c mutex_foreign.c
        cond_basic.c cond_refused.c cond_timed.c cond_cancel.c cond_stress.c cond_busy.c cond_holder.c order.c c11.c
        errno_kept.c alone.c owner.c

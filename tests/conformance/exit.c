@@ -1,7 +1,6 @@
 /* The end of a process while its threads hold, want and wait for locks: it ends, and with the right status. */
-#include "conformance.h"
+#include "lost.h"
 
-#include <sys/mman.h>
 #include <sys/wait.h>
 
 /* ---- A process full of busy and blocked threads ---- */
@@ -224,103 +223,84 @@ static void end_as_threads_end(void)
 /* No thread calls exit: the process ends with its last thread, successfully. */
 CHECK(exit, last_thread_ends_the_process) { ends_with(0, end_as_threads_end); }
 
-/* ---- Threads blocked for good on memory that is gone: static destructors, delete ---- */
+/* ---- Threads blocked for good on memory that is gone ---- */
 
-/*
- * Detached threads wait for a mutex that no thread will release; its memory is unmapped, and the program runs on for a
- * while before it ends. A thread that sleeps, and is not woken, must not look at it.
- */
-static void block_on(void *page, int count, mutex_call *lock)
+static void hold_mutex(void *object)
 {
-    static struct locker waiters[40];
-    pthread_mutex_t *mutex = page;
-    CHECK_OK(pthread_mutex_init(mutex, NULL));
-    CHECK_OK(pthread_mutex_lock(mutex));
-    for (int i = 0; i < count; i++) locker_start(&waiters[i], mutex, lock, NULL);
+    CHECK_OK(pthread_mutex_init(object, NULL));
+    CHECK_OK(pthread_mutex_lock(object));
 }
 
-static int timedlock_far(pthread_mutex_t *mutex)
+static int wait_for_mutex(void *object, int me)
+{
+    (void)me;
+    return pthread_mutex_lock(object);
+}
+
+static int wait_for_mutex_until(void *object, int me)
+{
+    (void)me;
+    struct timespec far = time_far(CLOCK_REALTIME);
+    return pthread_mutex_timedlock(object, &far);
+}
+
+static const struct lost lost_mutex = {hold_mutex, wait_for_mutex, NULL};
+static const struct lost lost_mutex_until = {hold_mutex, wait_for_mutex_until, NULL};
+
+CHECK(exit, memory_gone_under_one_waiter) { lost_and_gone(&lost_mutex, 1); }
+
+CHECK(exit, memory_gone_under_two_waiters) { lost_and_gone(&lost_mutex, 2); }
+
+CHECK(exit, memory_gone_under_many_waiters) { lost_and_gone(&lost_mutex, 40); }
+
+CHECK(exit, memory_gone_under_waiters_with_deadlines) { lost_and_gone(&lost_mutex_until, 3); }
+
+CHECK(exit, memory_reused_under_waiters) { lost_and_reused(&lost_mutex, 3); }
+
+/* A broadcast lets threads wait for the mutex that is gone afterwards. */
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+
+static void make_mutex(void *object)
+{
+    CHECK_OK(pthread_mutex_init(object, NULL));
+}
+
+static int be_moved(void *object, int me)
+{
+    (void)me;
+    CHECK_OK(pthread_mutex_lock(object));
+    return pthread_cond_wait(&moved, object);
+}
+
+static void move_all(void *object)
+{
+    CHECK_OK(pthread_mutex_lock(object));
+    CHECK_OK(pthread_cond_broadcast(&moved));
+}
+
+static const struct lost lost_by_the_moved = {make_mutex, be_moved, move_all};
+
+CHECK(exit, memory_gone_under_moved_waiters) { lost_and_gone(&lost_by_the_moved, 3); }
+
+CHECK(exit, memory_reused_under_moved_waiters) { lost_and_reused(&lost_by_the_moved, 3); }
+
+static pthread_mutex_t of_the_condition = PTHREAD_MUTEX_INITIALIZER;
+
+static void make_condition(void *object)
+{
+    CHECK_OK(pthread_cond_init(object, NULL));
+}
+
+static int wait_for_condition(void *object, int me)
 {
     struct timespec far = time_far(CLOCK_REALTIME);
-    return pthread_mutex_timedlock(mutex, &far);
+    CHECK_OK(pthread_mutex_lock(&of_the_condition));
+    return me % 2 ? pthread_cond_wait(object, &of_the_condition)
+                  : pthread_cond_timedwait(object, &of_the_condition, &far);
 }
 
-static pthread_rwlock_t *written;
+static const struct lost lost_condition = {make_condition, wait_for_condition, NULL};
 
-static void *write_for_ever(void *unused)
-{
-    CHECK_OK(pthread_rwlock_wrlock(written));
-    return unused;
-}
+CHECK(exit, memory_gone_under_a_condition) { lost_and_gone(&lost_condition, 4); }
 
-static void *new_page(void)
-{
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK_TRUE(page != MAP_FAILED, "no memory");
-    return page;
-}
-
-/* A waiter polls for its budget, and then looks at the lock for the last time: these have done so. */
-static void lose(void *page)
-{
-    others_sleep();
-    CHECK_EQ(munmap(page, 4096), 0);
-    nap_ms(1500);
-    exit(3);
-}
-
-static void lose_a_mutex_with(int count, mutex_call *lock)
-{
-    void *page = new_page();
-    block_on(page, count, lock);
-    lose(page);
-}
-
-static void lose_with_one(void)
-{
-    lose_a_mutex_with(1, NULL);
-}
-
-static void lose_with_two(void)
-{
-    lose_a_mutex_with(2, NULL);
-}
-
-static void lose_with_many(void)
-{
-    lose_a_mutex_with(40, NULL);
-}
-
-static void lose_with_deadlines(void)
-{
-    lose_a_mutex_with(3, timedlock_far);
-}
-
-static void lose_with_writers(void)
-{
-    written = new_page();
-    CHECK_OK(pthread_rwlock_init(written, NULL));
-    CHECK_OK(pthread_rwlock_wrlock(written));
-    for (int i = 0; i < 3; i++) thread_start(write_for_ever, NULL);
-    lose(written);
-}
-
-static void ends_once_with(int status, void (*body)(void))
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        body();
-        _exit(99);
-    }
-    CHECK_EQ(process_status(pid), status);
-}
-
-CHECK(exit, memory_gone_under_one_waiter) { ends_once_with(3, lose_with_one); }
-
-CHECK(exit, memory_gone_under_two_waiters) { ends_once_with(3, lose_with_two); }
-
-CHECK(exit, memory_gone_under_many_waiters) { ends_once_with(3, lose_with_many); }
-
-CHECK(exit, memory_gone_under_waiters_with_deadlines) { ends_once_with(3, lose_with_deadlines); }
-
-CHECK(exit, memory_gone_under_writers) { ends_once_with(3, lose_with_writers); }
+CHECK(exit, memory_reused_under_a_condition) { lost_and_reused(&lost_condition, 4); }

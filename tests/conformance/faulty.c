@@ -63,6 +63,7 @@ static const char *const faults[] = {
     "lock-sets-errno",
     "lock-writes-behind-the-mutex",
     "release-looks-back",
+    "sleepers-look",
     "spin-excludes-nobody",
     "takes-a-key",
 };
@@ -90,6 +91,19 @@ static int looked_back(const volatile void *object, int result)
     if (has("release-looks-back")) (void)*(const volatile char *)object;
     return result;
 }
+
+/* Waits by `wait(object, until)`, and for ever: but now and then it looks at the object, which nobody has released. */
+#define WAIT_AND_LOOK(wait, object)                                         \
+    ({                                                                      \
+        int rc_;                                                            \
+        do {                                                                \
+            struct timespec soon_;                                          \
+            clock_gettime(CLOCK_REALTIME, &soon_);                          \
+            soon_.tv_sec++;                                                 \
+            rc_ = wait(object, &soon_);                                     \
+        } while (rc_ == ETIMEDOUT);                                         \
+        rc_;                                                                \
+    })
 
 __attribute__((constructor)) static void choose(void)
 {
@@ -310,8 +324,14 @@ EXPORT int sem_getvalue(sem_t *restrict s, int *restrict value)
     return 0;
 }
 
+static int sem_wait_until(sem_t *s, const struct timespec *until)
+{
+    return REAL(sem_timedwait)(s, until) == 0 ? 0 : errno;
+}
+
 EXPORT int sem_wait(sem_t *s)
 {
+    if (has("sleepers-look")) return WAIT_AND_LOOK(sem_wait_until, s);
     return is_ours(s) ? sem_take((struct sem *)s, NULL) : REAL(sem_wait)(s);
 }
 
@@ -392,11 +412,13 @@ EXPORT int pthread_rwlock_init(pthread_rwlock_t *lock, const pthread_rwlockattr_
 
 EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
 {
+    if (has("sleepers-look")) return WAIT_AND_LOOK(REAL(pthread_rwlock_timedrdlock), lock);
     return is_of("rw-") ? rw_wait(lock, false, NULL) : REAL(pthread_rwlock_rdlock)(lock);
 }
 
 EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
 {
+    if (has("sleepers-look")) return WAIT_AND_LOOK(REAL(pthread_rwlock_timedwrlock), lock);
     return is_of("rw-") ? rw_wait(lock, true, NULL) : REAL(pthread_rwlock_wrlock)(lock);
 }
 
@@ -504,7 +526,8 @@ EXPORT int pthread_mutex_lock(pthread_mutex_t *mutex)
     if (has("lock-maps-memory") && mmap(NULL, 1 << 12, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
         abort();
     if (has("lock-opens-a-file")) close(open("/dev/null", O_RDONLY));
-    int rc = REAL(pthread_mutex_lock)(mutex);
+    int rc = has("sleepers-look") ? WAIT_AND_LOOK(REAL(pthread_mutex_timedlock), mutex)
+                                  : REAL(pthread_mutex_lock)(mutex);
     if (has("lock-sets-errno")) errno = EAGAIN;
     if (has("lock-writes-behind-the-mutex")) ++*(volatile char *)(mutex + 1);
     if (has("mutex-hides-its-owner") && mutex->__data.__kind == 0) mutex->__data.__owner = 0;

@@ -1,4 +1,5 @@
 /* Readers-writer locks: their end, fork, threads that do not run, and use before main. */
+#include "lost.h"
 #include "rwlock.h"
 
 #include <sys/mman.h>
@@ -465,3 +466,63 @@ CHECK(rwlock_life, moved_while_others_are_made)
     rw_is_free(&moved);
     rw_is_free(&other);
 }
+
+/* ---- Threads blocked for good on a lock whose memory is gone ---- */
+
+static void hold_written(void *object)
+{
+    rw_make(object, RW_STATIC);
+    CHECK_OK(pthread_rwlock_wrlock(object));
+}
+
+static void hold_read(void *object)
+{
+    rw_make(object, RW_STATIC);
+    CHECK_OK(pthread_rwlock_rdlock(object));
+}
+
+static void hold_read_for_writers(void *object)
+{
+    rw_make(object, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    CHECK_OK(pthread_rwlock_rdlock(object));
+}
+
+static int read_for_ever(void *object, int me)
+{
+    struct timespec far = time_far(CLOCK_REALTIME);
+    return me % 2 ? pthread_rwlock_timedrdlock(object, &far) : pthread_rwlock_rdlock(object);
+}
+
+static int write_for_ever(void *object, int me)
+{
+    struct timespec far = time_far(CLOCK_REALTIME);
+    return me % 2 ? pthread_rwlock_timedwrlock(object, &far) : pthread_rwlock_wrlock(object);
+}
+
+static int wait_for_ever(void *object, int me)
+{
+    return me % 3 ? read_for_ever(object, me) : write_for_ever(object, me);
+}
+
+static int write_then_read(void *object, int me)
+{
+    /* Readers wait behind a writer that waits. */
+    if (me > 0) nap_ms(50);
+    return me > 0 ? read_for_ever(object, me) : write_for_ever(object, me);
+}
+
+static const struct lost lost_by_readers = {hold_written, read_for_ever, NULL};
+static const struct lost lost_by_writers = {hold_read, write_for_ever, NULL};
+static const struct lost lost_by_both = {hold_written, wait_for_ever, NULL};
+static const struct lost lost_behind_a_writer = {hold_read_for_writers, write_then_read, NULL};
+
+#define LOST(who, object, count)                                                                    \
+    CHECK(rwlock_life, memory_gone_under_##who) { lost_and_gone(object, count); }                   \
+    CHECK(rwlock_life, memory_reused_under_##who) { lost_and_reused(object, count); }
+
+LOST(a_reader, &lost_by_readers, 1)
+LOST(readers, &lost_by_readers, 4)
+LOST(a_writer, &lost_by_writers, 1)
+LOST(writers, &lost_by_writers, 4)
+LOST(both, &lost_by_both, 7)
+LOST(readers_behind_a_writer, &lost_behind_a_writer, 4)

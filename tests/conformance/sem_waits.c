@@ -1,4 +1,5 @@
 /* Waits for semaphores that end otherwise: deadlines, cancellation, forks. */
+#include "lost.h"
 #include "sem.h"
 
 #include <sys/wait.h>
@@ -293,3 +294,22 @@ CHECK(sem_waits, forked_in_the_middle_of_everything)
     for (int i = 0; i < 6; i++) thread_join(threads[i]);
     CHECK_EQ(sem_value(&sem), 2);
 }
+
+/* ---- Threads blocked for good on a semaphore whose memory is gone ---- */
+
+static void make_empty(void *object)
+{
+    CHECK_OK(sem_init(object, 0, 0));
+}
+
+static int wait_for_ever(void *object, int me)
+{
+    struct timespec far = time_far(CLOCK_REALTIME);
+    return sem_code(me % 2 ? sem_timedwait(object, &far) : sem_wait(object));
+}
+
+static const struct lost lost_semaphore = {make_empty, wait_for_ever, NULL};
+
+CHECK(sem_waits, memory_gone_under_waiters) { lost_and_gone(&lost_semaphore, 5); }
+
+CHECK(sem_waits, memory_reused_under_waiters) { lost_and_reused(&lost_semaphore, 5); }

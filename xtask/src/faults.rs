@@ -40,7 +40,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 25] = [
+const FAULTS: [Fault; 26] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -93,6 +93,13 @@ const FAULTS: [Fault; 25] = [
         "slow_motion.signal_inside_never_looks_back", "slow_motion.signal_inside_with_3_waiters_never_looks_back",
         "slow_motion.signal_outside_never_looks_back", "slow_motion.broadcast_inside_never_looks_back",
         "slow_motion.broadcast_outside_with_3_waiters_never_looks_back",
+    ]),
+    Fault::new("sleepers-look", GLIBC, Wrong, &[
+        "exit.memory_gone_under_one_waiter", "exit.memory_gone_under_many_waiters", "exit.memory_reused_under_waiters",
+        "rwlock_life.memory_gone_under_a_reader", "rwlock_life.memory_gone_under_readers",
+        "rwlock_life.memory_gone_under_a_writer", "rwlock_life.memory_reused_under_a_writer",
+        "rwlock_life.memory_gone_under_both", "rwlock_life.memory_reused_under_both",
+        "sem_waits.memory_gone_under_waiters",
     ]),
     Fault::new("spin-excludes-nobody", GLIBC, Wrong, &["spin.two_threads_exclude"]),
     Fault::new("takes-a-key", GLIBC, Wrong, &["threads.a_program_gets_all_thread_specific_keys"]),

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
 /// What is checked of the locks that are not principal ([`locks::tiers`]): under each, all checks of the areas that
 /// found faults in just these locks, …
-const OF_EACH: [&str; 3] = ["mapped.*", "exit.memory_gone_*", "owner.*"];
+const OF_EACH: [&str; 3] = ["mapped.*", "exit.memory_*", "owner.*"];
 /// … and a part of the checks of mutexes, condition variables and forks, and of `alone.*`, which forks often.
 ///
 /// Not `signals.*`, which takes 1.5 s or more for the 18 checks that a lock is not excepted from. Nor `slow_motion.*`,

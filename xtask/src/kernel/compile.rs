@@ -143,26 +143,34 @@ fn compile(bench: &Bench, directory: &str, toolchain: Toolchain, lines: &str) ->
     build.compile(&objects)
 }
 
-/// All configurations of the series' options, except those that there cannot be.
-fn own_configurations() -> Vec<(String, String)> {
-    let mut all = subsets(&[PARAVIRT, AWARE, SHUFFLE]);
-    all.retain(|(_, lines)| is_set(lines, AWARE) || !is_set(lines, SHUFFLE));
-    all
-}
-
 fn is_set(lines: &str, option: &str) -> bool {
     lines.lines().any(|line| line.strip_suffix("=y") == Some(option))
 }
 
+/// The configurations without the experiment.
 pub(crate) fn main_configurations(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
-    for (name, lines) in own_configurations() {
-        // One directory for all: little is compiled twice.
-        let complaints = compile(bench, "main", X86, &lines)?;
-        tally += report(&format!("compiles: {name}"), &complaints);
+    for (name, lines) in subsets(&[PARAVIRT, AWARE]) {
+        tally += in_turn(bench, &name, &lines);
+    }
+    Ok(tally)
+}
+
+/// Those with the experiment, and those without SMP.
+pub(crate) fn rare_configurations(bench: &Bench) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut wanted = subsets(&[PARAVIRT, AWARE, SHUFFLE]);
+    wanted.retain(|(_, lines)| is_set(lines, AWARE) && is_set(lines, SHUFFLE));
+    for (name, lines) in wanted {
+        tally += in_turn(bench, &name, &lines);
     }
     tally += without_smp(bench, "");
     Ok(tally)
+}
+
+/// Compiles a configuration in a directory that all share, so that little is compiled twice.
+fn in_turn(bench: &Bench, name: &str, lines: &str) -> Tally {
+    other(&format!("compiles: {name}"), || compile(bench, "main", X86, lines))
 }
 
 /// Compiles what a kernel for one CPU has of it, which includes other headers.
@@ -193,7 +201,7 @@ pub(crate) fn each_patch(bench: &Bench) -> Result<Tally> {
         // The comment makes it another configuration for each number of options: make would ask about new ones.
         let rest = format!("# of {} options\n{}", known.len(), lines(&[], &unknown));
         for (name, lines) in subsets(&known) {
-            // `objects` compiles the experiment.
+            // `rare` compiles the experiment.
             if !is_set(&lines, SHUFFLE) {
                 // One directory for all: little is compiled twice.
                 let check = || compile(bench, "patch", X86, &format!("{lines}{rest}"));
@@ -284,15 +292,6 @@ mod tests {
     fn all_subsets_are_named() {
         let names: Vec<String> = subsets(&["CONFIG_A", "CONFIG_B"]).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["none", "A", "B", "A+B"]);
-    }
-
-    #[test]
-    fn shuffling_needs_the_option() {
-        let names: Vec<String> = own_configurations().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), 6);
-        assert!(names.contains(&"none".to_owned()) && names.contains(&short(AWARE).to_owned()));
-        assert!(names.contains(&format!("{}+{}", short(AWARE), short(SHUFFLE))));
-        assert!(!names.contains(&short(SHUFFLE).to_owned()));
     }
 
     #[test]

@@ -27,8 +27,7 @@ use tree::Tree;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run only what takes a few minutes: the series, the object files, and a boot if the image exists or is built in
-    /// time
+    /// Run only what takes a few minutes: style, the object files, and a boot if the image exists or is built in time
     #[arg(long)]
     quick: bool,
     /// Run only steps whose names contain one of these texts (may be repeated, or a list with commas)
@@ -84,18 +83,10 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "objects",
-        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and the series' \
-                options, and without SMP",
+        about: "the changed files compile without warnings, with and without PARAVIRT_SPINLOCKS and the series' option",
         minutes: 2,
         quick: true,
         run: compile::main_configurations,
-    },
-    Part {
-        name: "headers",
-        about: "the module compiles without warnings with the headers of Debian's 6.1, also with PREEMPT_RT, and 6.12",
-        minutes: 1,
-        quick: true,
-        run: module::headers,
     },
     Part {
         name: "boot",
@@ -103,6 +94,20 @@ const PARTS: &[Part] = &[
         minutes: 6,
         quick: true,
         run: gates::boot,
+    },
+    Part {
+        name: "rare",
+        about: "the changed files compile with the experiment, and without SMP",
+        minutes: 2,
+        quick: false,
+        run: compile::rare_configurations,
+    },
+    Part {
+        name: "headers",
+        about: "the module compiles without warnings with the headers of Debian's 6.1, also with PREEMPT_RT, and 6.12",
+        minutes: 1,
+        quick: false,
+        run: module::headers,
     },
     Part {
         name: "patches",

@@ -39,7 +39,7 @@ pub const ONE_BY_ONE: &[Exception] = group! {
 /// Of locks whose waiters poll for as long as they wait.
 pub const POLLS: &[Exception] = group! {
     "waiters poll the lock, so its memory must stay mapped while they wait":
-        "exit.memory_gone_under_*waiter*";
+        "exit.memory_*_under_*waiter*";
 };
 
 /// Of a readers-writer lock that prefers as glibc's does.

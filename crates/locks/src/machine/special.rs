@@ -22,8 +22,8 @@ pub enum Manner<'a> {
     /// Between polls the CPU rests until the word's line changes, if it can do that. It rests for at most
     /// [`REST`](crate::machine::polling::REST) at a time, so that `done` is asked now and then.
     Rests,
-    /// `done` loads many other words, and does nothing else as long as it returns false. So a simulator can wait until
-    /// one of these words changes.
+    /// `done` loads other words, too. After a look that did nothing else, a simulator can wait until one of these words
+    /// changes.
     Scans,
     /// `done` publishes that the waiter runs: it is asked at least once in [`REST`](crate::machine::polling::REST)
     /// while the waiter runs. This function publishes that it does not: it is called before the waiter offers its CPU

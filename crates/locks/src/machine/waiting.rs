@@ -49,6 +49,11 @@ pub enum Unparked {
 }
 
 impl Unparked {
+    /// Whether another thread has ended the sleep, as far as one can tell, or there was none.
+    pub fn is_by_others(self) -> bool {
+        matches!(self, Self::Woken | Self::Changed)
+    }
+
     /// Whether it returned for another reason than that the time was up or the word is gone.
     pub fn is_other(self) -> bool {
         !matches!(self, Self::TimedOut | Self::Gone)

@@ -28,12 +28,12 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Machine, Patience, Pause, Word};
+use crate::machine::{Machine, Patience, Word};
+use crate::parts::wait::nap_longer;
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;
-/// How long (µs) a thread naps while it waits for another one to settle. Settling takes a few instructions, but the
-/// thread that settles may have lost its CPU.
+/// How long (µs) a thread naps at first while it waits for another one to settle.
 const PAUSE: u32 = 50;
 
 /// To be called before each use of the object. If this is the first use in this process, `reset` discards what threads
@@ -67,13 +67,14 @@ pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
 /// 0 -> now, or e -> (now, SETTLING) -> now.
 #[cold]
 fn settle_slow<M: Machine>(epoch: &M::Word, now: u32, reset: impl FnOnce()) {
+    let mut nap = PAUSE;
     loop {
         let seen = epoch.load(Acquire);
         if seen == now {
             return;
         } else if seen == now | SETTLING {
             M::spin_until(epoch, Acquire, Patience::Budget, |epoch| epoch == now);
-            M::pause(Pause::Nap(PAUSE));
+            nap_longer::<M>(&mut nap);
         } else if seen == 0 {
             let _ = epoch.compare_exchange(0, now, Relaxed, Relaxed);
         } else if epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {

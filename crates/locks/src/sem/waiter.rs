@@ -7,13 +7,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
 use crate::machine::node::state;
-use crate::machine::{Deadline, Handle, Machine, Patience, Pause, Unparked, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::parts::counted::about;
 use crate::parts::settle::try_settle;
+use crate::parts::wait::nap_longer;
 use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
 
-/// How long (µs) a thread naps while another thread of a forked child drops the list of the parent process.
+/// How long (µs) a thread naps at first while another thread of a forked child drops the list of the parent process.
 const PAUSE: u32 = 50;
 
 /// Why a sleep ended.
@@ -104,6 +105,7 @@ impl<M: Machine> Semaphore<'_, M> {
     fn join(self, me: Handle, front: bool, until: Option<Deadline>) -> Option<Ended> {
         let node = me.node::<M>();
         prepare(node, self.address(), front);
+        let mut nap = PAUSE;
         while !try_settle::<M>(&self.queue.epoch, || self.drop_list()) {
             let over = if self.take() {
                 M::trace(Event::SemAcquire);
@@ -111,7 +113,7 @@ impl<M: Machine> Semaphore<'_, M> {
             } else if until.is_some_and(|until| M::expired(&until)) {
                 Ended::TimedOut
             } else {
-                M::pause(Pause::Nap(PAUSE));
+                nap_longer::<M>(&mut nap);
                 continue;
             };
             M::give_node(me);

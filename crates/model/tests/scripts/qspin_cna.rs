@@ -9,7 +9,7 @@ use flashlock_locks::machine::{Handle, Tunables, Word as _};
 use flashlock_locks::mutex::numa::QspinCna;
 use flashlock_locks::mutex::numa::qspin_cna::{NodeFirst, Order};
 use flashlock_locks::mutex::queue::qspin::line::{Line, Succession};
-use flashlock_locks::mutex::queue::qspin::word::{LOCKED, tail_word};
+use flashlock_locks::mutex::queue::qspin::word::{LOCKED, is_busy, tail_word};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::adoption::claimed;
 use flashlock_locks::parts::queue::link::Link;
@@ -73,9 +73,17 @@ impl Script {
         }
     }
 
-    /// The head looks at the queue, while the lock is held.
+    /// The head looks at the queue, and goes on with that while the lock is held.
     fn pre_scan(&self) -> Order {
-        NodeFirst::order(self.line(), self.nodes.borrow()[self.head.get().expect("a head")])
+        let order = NodeFirst::order(self.line(), self.nodes.borrow()[self.head.get().expect("a head")]);
+        self.go_on(order);
+        order
+    }
+
+    /// The head looks again, and again until it changes nothing, if the lock is held.
+    fn go_on(&self, order: Order) {
+        let head = self.nodes.borrow()[self.head.get().expect("a head")];
+        while is_busy::<Shuttle>(self.mutex.word.load(Relaxed)) && NodeFirst::reorder::<Shuttle>(head, order) {}
     }
 
     /// The lock is released, and the head acquires it, which hands the front on, with what was found before that.
@@ -325,6 +333,38 @@ fn culling_while_busy() {
         script.expect(2, &[3, 4], &[1]);
         script.hand_over();
         script.expect(4, &[], &[1, 3]);
+        script.drain();
+    });
+    play("qspin-cna, while busy, waiters come later", &BUSY, || {
+        let script = Script::new();
+        script.arrive(&[0, 1]);
+        let order = script.pre_scan();
+        script.expect(0, &[1], &[]);
+        script.arrive(&[2]);
+        script.go_on(order);
+        script.expect(0, &[2], &[1]);
+        script.arrive(&[0, 1]);
+        script.go_on(order);
+        script.expect(0, &[3, 4], &[1, 2]);
+        // A preferred waiter is next: there is nothing to do any more.
+        script.go_on(order);
+        script.acquire(order);
+        script.expect(3, &[4], &[1, 2]);
+        script.drain();
+    });
+    // The secondary queue's time has come: this head leaves all as it is.
+    static EACH: Tunables = Tunables { incremental: 2, flush: 0, ..Tunables::DEFAULT };
+    play("qspin-cna, while busy, flush", &EACH, || {
+        let script = Script::new();
+        script.arrive(&[0, 1, 0, 1]);
+        script.hand_over();
+        script.expect(2, &[3], &[1]);
+        let order = script.pre_scan();
+        script.arrive(&[0]);
+        script.go_on(order);
+        script.expect(2, &[3, 4], &[1]);
+        script.acquire(order);
+        script.expect(1, &[3, 4], &[]);
         script.drain();
     });
 }

@@ -227,6 +227,18 @@ proptest! {
     }
 }
 
+/// The head of the queue looks at waiters that come while the lock is busy, too: it sets the one on the other node aside
+/// as soon as another one is behind it.
+#[test]
+fn a_head_goes_on_looking_while_the_lock_is_busy() {
+    let come = vec![0, 1_000, 2_000, 5_000, 8_000];
+    let plan = Plan { come, inside: 40_000, rounds: 1, ..busy(5, 1, kernel_rule(1_000)) };
+    let history = of("qspin-cna:wait=spin")(&plan);
+    let served: Vec<_> = history.iter().map(|had| (had.thread, had.node == history[2].node)).collect();
+    // The first holds the lock, the second is PENDING, the third is the head.
+    assert_eq!(served, [(0, true), (1, false), (2, true), (4, true), (3, false)]);
+}
+
 #[test]
 fn without_a_threshold_the_kernels_bound_breaks() {
     let plan = Plan { nodes: 4, inside: 2_000, outside: 0, ..busy(16, 20, kernel_rule(0)) };

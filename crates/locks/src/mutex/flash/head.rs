@@ -8,10 +8,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::machine::{Deadline, Machine, Pause, TimedOut, Unparked, Word};
 use crate::mutex::flash::arrival::{Place, Polled, Role};
 use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
-use crate::mutex::flash::sleeper::stay_away;
 use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_extra_head, after_resigning};
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::parts::counted::{park, wake};
+use crate::parts::wait::stay_away;
 
 /// What a head does first.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl<M: Machine> Lock<'_, M> {
                 Unparked::TimedOut => {
                     self.ask();
                 }
-                Unparked::Gone => return Some(stay_away::<M>(until)),
+                Unparked::Gone => return Some(Err(stay_away::<M>(until))),
             }
         }
     }
@@ -130,7 +130,7 @@ impl<M: Machine> Lock<'_, M> {
             state = self.state();
         }
         let unparked = match park::<M>(self.word, AWAITED, until) {
-            Unparked::TimedOut if !M::is_there(self.word) => Unparked::Gone,
+            Unparked::TimedOut | Unparked::Interrupted if !M::is_there(self.word) => Unparked::Gone,
             unparked => unparked,
         };
         if unparked != Unparked::Gone {

@@ -38,6 +38,7 @@ use crate::mutex::flash::state::{
 use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
+use crate::parts::wait::stay_away;
 
 /// Where a sleeper came.
 struct Line {
@@ -109,7 +110,7 @@ impl<M: Machine> Lock<'_, M> {
                     self.settle();
                     return self.queue_up(until, First::Polls);
                 }
-                Unparked::Gone => return stay_away::<M>(until),
+                Unparked::Gone => return Err(stay_away::<M>(until)),
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
                     if is_late {
@@ -222,15 +223,6 @@ impl<M: Machine> Lock<'_, M> {
         }
         if self.word.load(Relaxed) == FREE && self.take(Role::Arrival) { Ok(()) } else { Err(TimedOut) }
     }
-}
-
-/// The lock's memory has been freed: no thread will ever wake its sleepers.
-pub(super) fn stay_away<M: Machine>(until: Option<Deadline>) -> Result<(), TimedOut> {
-    let mine = M::Word::new(0);
-    while !is_late::<M>(until) {
-        M::park(&mine, 0, until);
-    }
-    Err(TimedOut)
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ impl<W: WaitPolicy> LifoCr<W> {
 
     /// Acquires a lock that was held.
     fn wait<M: Machine>(queue: &LifoQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
+        if let Some(ended) = queue.left().keep_out(&queue.top, until, || queue.try_take()) {
             return ended;
         }
         // SAFETY: its life in the stack is that of invariants 1 to 4.

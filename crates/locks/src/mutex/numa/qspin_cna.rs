@@ -187,11 +187,19 @@ unsafe impl Succession for NodeFirst {
         if reduction != 1 && secondary(head.node::<M>()).is_none() && !one_in::<M>(reduction) {
             return Order::AsItIs;
         }
-        if M::tunables().incremental == WHILE_BUSY {
-            while set_aside_first::<M>(head) == Step::Moved && is_busy::<M>(line.word.load(Relaxed)) {}
+        if Self::goes_on::<M>() {
+            set_aside_first::<M>(head);
             return Order::NotUpTo(head);
         }
         look(line, head, head, while_busy)
+    }
+
+    fn goes_on<M: Machine>() -> bool {
+        M::tunables().incremental == WHILE_BUSY
+    }
+
+    fn reorder<M: Machine>(head: Handle, order: Order) -> bool {
+        Self::goes_on::<M>() && matches!(order, Order::NotUpTo(_)) && set_aside_first::<M>(head) == Step::Moved
     }
 
     fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)> {
@@ -206,7 +214,7 @@ unsafe impl Succession for NodeFirst {
             sweep(line, node);
         }
         if let Order::NotUpTo(last) = order {
-            order = if M::tunables().incremental == WHILE_BUSY {
+            order = if Self::goes_on::<M>() {
                 settle::<M>(front)
             } else {
                 look(line, front, last, so_many) // The post-scan.

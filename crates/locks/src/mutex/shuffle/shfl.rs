@@ -163,7 +163,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
             return Ok(());
         }
         let take = || try_take::<M>(lock.word) || Self::try_stale(lock);
-        if let Some(ended) = lock.queue.left().keep_out(until, take) {
+        if let Some(ended) = lock.queue.left().keep_out(lock.word, until, take) {
             return ended;
         }
         // SAFETY: its life in the queue is that of invariants 1 to 5 of `front`.

@@ -166,7 +166,8 @@ impl<M: Machine> Lock<'_, M> {
     fn lock_slow<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         contended::<M>(|| {
             self.forget_the_dead();
-            self.queue.left().keep_out(until, || self.barge()).unwrap_or_else(|| self.line_up::<P>(until))
+            let ended = self.queue.left().keep_out(self.word, until, || self.barge());
+            ended.unwrap_or_else(|| self.line_up::<P>(until))
         })
     }
 

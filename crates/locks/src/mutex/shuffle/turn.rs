@@ -138,7 +138,9 @@ impl<M: Machine> ShflQueue<M> {
     /// waiter has seen that the head sleeps, and that its own predecessor has linked itself, it looks only at its own
     /// node. The thread that wakes the head leaves a note there
     /// ([`note_awake`](crate::parts::shuffle::front::note_awake)). A waiter that is woken although its state has not
-    /// changed has been roused, because the head may be frozen. It looks at the lock.
+    /// changed has been roused, because the head may be frozen. It looks at the lock. The lock may be gone: threads
+    /// may be blocked for good when a program ends. So a waiter looks only if the lock
+    /// [may be there](ShflQueue::may_be_there).
     pub(crate) fn wait_turn<W: WaitPolicy, P: Admission>(
         &self,
         me: Handle,
@@ -147,10 +149,12 @@ impl<M: Machine> ShflQueue<M> {
         mut waiter: impl Waiter,
     ) -> Turn {
         let node = me.node::<M>();
-        let (stays, mut look, mut trusts) = (M::sooner(STAY, until), waiter.look_after(None), false);
+        let (stays, mut look) = (M::sooner(STAY, until), waiter.look_after(None));
+        let (mut trusts, mut is_there) = (false, true);
         loop {
             let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            if W::SPINS && self.spin_while_shuffled::<W, P>(me, limit) {
+            // Not at a lock that is gone: who polls may shuffle.
+            if W::SPINS && (is_there || !W::PARKS) && self.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
             match self.sleep_in_queue::<W>(node, &mut look, trusts, until) {
@@ -159,7 +163,8 @@ impl<M: Machine> ShflQueue<M> {
                 _ => {}
             }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
-            let won = waiter.take(late);
+            is_there = self.may_be_there();
+            let won = is_there && waiter.take(late);
             if won || late {
                 let turn = self.leave_node(node, won);
                 if matches!(turn, Turn::Won) {
@@ -168,7 +173,7 @@ impl<M: Machine> ShflQueue<M> {
                 }
                 return turn;
             }
-            (look, trusts) = (waiter.look_after(Some(look)), waiter.trusts(behind));
+            (look, trusts) = (waiter.look_after(Some(look)), is_there && waiter.trusts(behind));
         }
     }
 

@@ -329,7 +329,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
 
     /// Acquires a lock that was held.
     fn wait<M: Machine>(queue: &CullingQueue<M>, until: Option<Deadline>) -> Result<(), TimedOut> {
-        if let Some(ended) = queue.left().keep_out(until, || queue.try_take()) {
+        if let Some(ended) = queue.left().keep_out(&queue.tail, until, || queue.try_take()) {
             return ended;
         }
         // SAFETY: its life in the queue is that of invariants 1 to 6.

@@ -145,7 +145,7 @@ impl<M: Machine> Words<'_, M> {
 
     /// Waits for a lock that was found held.
     pub(crate) fn wait<W: WaitPolicy>(self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        if let Some(ended) = self.left().keep_out(until, || self.try_lock()) {
+        if let Some(ended) = self.left().keep_out(self.tail, until, || self.try_lock()) {
             return ended;
         }
         // SAFETY: its life in the queue is that of invariants 1 to 4.

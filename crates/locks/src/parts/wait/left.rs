@@ -64,11 +64,16 @@ impl<M: Machine> LeftBehind<M> {
         }
     }
 
-    /// Keeps a newcomer out of a queue that is full of abandoned nodes; meanwhile it tries to `take` the lock. `None`
-    /// when there is room in the queue.
+    /// Keeps a newcomer out of a queue that is full of abandoned nodes; meanwhile it tries to `take` the lock, of which
+    /// `word` is a part. `None` when there is room in the queue.
     #[inline]
-    pub fn keep_out(self, until: Option<Deadline>, take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
-        if self.is_full() { self.wait_outside(until, take) } else { None }
+    pub fn keep_out(
+        self,
+        word: &M::Word,
+        until: Option<Deadline>,
+        take: impl FnMut() -> bool,
+    ) -> Option<Result<(), TimedOut>> {
+        if self.is_full() { self.wait_outside(word, until, take) } else { None }
     }
 
     /// A forked child forgets the queue, whose threads do not exist there, and all nodes in it.
@@ -94,14 +99,20 @@ impl<M: Machine> LeftBehind<M> {
     }
 
     #[cold]
-    fn wait_outside(self, until: Option<Deadline>, mut take: impl FnMut() -> bool) -> Option<Result<(), TimedOut>> {
+    fn wait_outside(
+        self,
+        word: &M::Word,
+        until: Option<Deadline>,
+        mut take: impl FnMut() -> bool,
+    ) -> Option<Result<(), TimedOut>> {
         let mut pause = BREAK;
         loop {
             let seen = self.0.load(Relaxed);
             if !is_full(seen) {
                 return None;
             }
-            if take() {
+            // Nobody has woken it: the lock may be gone.
+            if M::is_there(word) && take() {
                 return Some(Ok(()));
             }
             if until.is_some_and(|deadline| M::expired(&deadline)) {

@@ -15,7 +15,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::wake;
-use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::mutex::shuffle::turn::{LOOK, WALK_EVERY};
 use crate::parts::counted::park;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{named, note_asleep, waited};
@@ -92,7 +92,10 @@ impl<M: Machine> ShflRwState<M> {
             }
             if !won && W::PARKS {
                 let limit = if wait.looks_around() { Some(M::sooner(look, until)) } else { until };
-                self.park_on_count(me, want, limit);
+                if !self.park_on_count(me, want, limit) && self.stays_gone(me, until) {
+                    return Contended::TimedOut;
+                }
+                self.wake_up(me);
                 look = look.saturating_mul(2);
             }
         }
@@ -185,11 +188,12 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// The head sleeps on the counter until it is woken, or its deadline has passed, or it becomes overdue. Before it
-    /// is overdue it takes its bars down for this, unless it is a preferred writer.
-    fn park_on_count(&self, me: Handle, want: Want, until: Option<Deadline>) {
+    /// is overdue it takes its bars down for this, unless it is a preferred writer. Returns whether another thread has
+    /// ended the sleep, or there was none.
+    fn park_on_count(&self, me: Handle, want: Want, until: Option<Deadline>) -> bool {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
-            return; // Evicted.
+            return true; // Evicted.
         }
         node.check_at.store(0, Relaxed); // See `is_rarer`.
         let left = M::tunables().bound_us.checked_sub(waited(node)).filter(|left| *left > 0);
@@ -204,11 +208,28 @@ impl<M: Machine> ShflRwState<M> {
         // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`. Acquire: if
         // this head was evicted, and its evictor has looked for SLEEPER already (`rouse_evicted`), it sees that here.
         let seen = self.count.fetch_or(SLEEPER, AcqRel) | SLEEPER;
-        if !want.could(seen) && node.state.load(Relaxed) != state::EVICTED {
-            let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
-            park::<M>(&self.count, seen, limit);
+        if want.could(seen) || node.state.load(Relaxed) == state::EVICTED {
+            return true;
         }
-        self.wake_up(me);
+        let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
+        park::<M>(&self.count, seen, limit).is_by_others()
+    }
+
+    /// A head that got up by itself. If the lock seems to be gone, it goes on sleeping, on its own node, and asks again
+    /// more and more seldom: it may also be that another thread is evicting it at this moment. Returns whether its
+    /// deadline has passed meanwhile.
+    fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
+        let (node, mut nap) = (me.node::<M>(), LOOK);
+        while node.state.load(Acquire) == state::NAPPING
+            && !(M::is_there(&self.count) && named(self.queue.front()) == Some(me))
+        {
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return true;
+            }
+            park::<M>(&node.state, state::NAPPING, Some(M::sooner(nap, until)));
+            nap = nap.saturating_mul(2);
+        }
+        false
     }
 }
 

@@ -14,7 +14,7 @@ use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
-use crate::parts::wait::{WaitPolicy, nap_longer};
+use crate::parts::wait::{WaitPolicy, nap_longer, stay_away};
 use crate::rw::shfl::head::Contended;
 use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
@@ -107,12 +107,14 @@ impl<M: Machine> ShflRwState<M> {
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
         }
-        if W::PARKS && M::crowded() && self.wait_outside(wait, until) {
-            return Ok(());
+        if W::PARKS && M::crowded()
+            && let Some(ended) = self.wait_outside(wait, until)
+        {
+            return ended;
         }
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
         let take = || self.admit_out_of_turn(wait, late()) || wait.is_over();
-        if let Some(ended) = self.queue.left().keep_out(until, take) {
+        if let Some(ended) = self.queue.left().keep_out(&self.count, until, take) {
             return ended;
         }
         // SAFETY: its life in the queue is that of invariant 4, and of 1 to 5 of `front`.
@@ -137,11 +139,11 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// Departure 7: sleeps on the counter and competes for the lock when woken, until the wait is overdue or the
-    /// deadline has passed. Returns whether it acquired the lock.
-    fn wait_outside(&self, wait: &Wait<'_>, until: Option<Deadline>) -> bool {
+    /// deadline has passed: then `None`.
+    fn wait_outside(&self, wait: &Wait<'_>, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
         let want = wait.want;
         if matches!(want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred)) {
-            return false;
+            return None;
         }
         let waited = || M::micros().wrapping_sub(wait.since);
         let late = || until.is_some_and(|deadline| M::expired(&deadline));
@@ -151,11 +153,14 @@ impl<M: Machine> ShflRwState<M> {
                 if slept {
                     self.pass_wake_on(want);
                 }
-                return true;
+                return Some(Ok(()));
             }
             let seen = self.count.fetch_or(AWAITED, Relaxed) | AWAITED; // Relaxed: flags order nothing.
             if !want.could(seen) || seen & want.bars() != 0 {
-                park::<M>(&self.count, seen, Some(M::sooner(left, until)));
+                let ended = park::<M>(&self.count, seen, Some(M::sooner(left, until)));
+                if !ended.is_by_others() && !M::is_there(&self.count) {
+                    return Some(Err(stay_away::<M>(until)));
+                }
                 slept = true;
             }
         }
@@ -163,7 +168,7 @@ impl<M: Machine> ShflRwState<M> {
             // Invariant 8: this thread may have been woken for the lock, and leaves without it.
             M::wake(&raw const self.count, 1);
         }
-        false
+        None
     }
 
     /// Invariant 8, for a waiter that has slept and holds the lock now. If it is a reader, other readers may enter,

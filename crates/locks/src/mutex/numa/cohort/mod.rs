@@ -94,18 +94,18 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Pause, TimedOut, Word};
+use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::parts::raw::RawLock;
 use crate::parts::settle::settle;
 use crate::parts::side::{Side, above};
-use crate::parts::wait::SpinThenPark;
+use crate::parts::wait::{SpinThenPark, nap_longer};
 use global::{BackOff, GlobalTicket};
 use level::{Global, LocalLock, Place, Waiting};
 use local::{LocalMcs, LocalTicket};
 use partitioned::PartitionedTicket;
 use parts::{NumaNodes, Parts};
 
-/// How long (µs) a waiter naps between tries if the side block belongs to another process.
+/// How long (µs) a waiter naps at first between tries if the side block belongs to another process.
 const OUTSIDE: u32 = 1_000;
 
 /// C-BO-MCS; waiters wait by policy `W`.
@@ -212,14 +212,15 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         waiting.end(ended)
     }
 
-    /// Tries the lock at intervals: its side block belongs to another process (invariant 5).
+    /// Tries the lock at intervals, which grow: its side block belongs to another process (invariant 5).
     #[cold]
     fn wait_outside(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let mut nap = OUTSIDE;
         while !self.try_lock() {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Err(TimedOut);
             }
-            M::pause(Pause::Nap(OUTSIDE));
+            nap_longer::<M>(&mut nap);
         }
         Ok(())
     }

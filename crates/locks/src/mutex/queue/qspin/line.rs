@@ -66,6 +66,17 @@ pub unsafe trait Succession: 'static {
     /// The head begins to wait for the word: it has time to reorder the queue.
     fn order<M: Machine>(line: Line<'_, M>, head: Handle) -> Self::Order;
 
+    /// Whether the head goes on with that while it polls the word ([`Succession::reorder`]).
+    fn goes_on<M: Machine>() -> bool {
+        false
+    }
+
+    /// The head has found the lock busy once more. Makes one step, and returns whether it has changed the queue. If
+    /// not, the head polls.
+    fn reorder<M: Machine>(_head: Handle, _order: Self::Order) -> bool {
+        false
+    }
+
     /// The first and last waiters of the secondary queue, which becomes the queue when no waiter is behind `front`.
     fn secondary_ends<M: Machine>(front: &Node<M>) -> Option<(Link, Handle)>;
 

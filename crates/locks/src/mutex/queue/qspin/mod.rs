@@ -153,7 +153,7 @@ impl<S: Succession, W: WaitPolicy> QspinLock<S, W> {
                 Pending::Lost => mark,
             },
         };
-        if let Some(ended) = line.left().keep_out(until, || line.try_take()) {
+        if let Some(ended) = line.left().keep_out(line.word, until, || line.try_take()) {
             return ended;
         }
         // SAFETY: its life in the queue is that of invariants 1 to 4 of `line`.

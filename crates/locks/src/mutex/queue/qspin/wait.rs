@@ -8,7 +8,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::machine::{Deadline, Handle, Machine, Patience, TimedOut, Word};
+use crate::machine::{Deadline, Handle, Machine, Manner, Patience, TimedOut, Word};
 use crate::mutex::queue::qspin::line::{Line, Succession};
 use crate::mutex::queue::qspin::word::{
     LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending,
@@ -52,7 +52,7 @@ impl<M: Machine> Line<'_, M> {
                 won = self.take_pending(seen);
                 won
             };
-            self.look::<W>(until, attempt);
+            self.look::<W>(until, false, attempt);
             if won {
                 return Pending::Won;
             }
@@ -97,15 +97,21 @@ impl<M: Machine> Line<'_, M> {
         loop {
             let mut won = false;
             let attempt = |mut seen| {
-                while !won && !is_busy::<M>(seen) {
-                    match self.acquire::<S, W>(me, seen, order) {
-                        Ok(()) => won = true,
-                        Err(now) => seen = now,
+                while !won {
+                    if !is_busy::<M>(seen) {
+                        match self.acquire::<S, W>(me, seen, order) {
+                            Ok(()) => won = true,
+                            Err(now) => seen = now,
+                        }
+                    } else if S::reorder::<M>(me, order) {
+                        seen = self.word.load(Relaxed);
+                    } else {
+                        break;
                     }
                 }
                 won
             };
-            self.look::<W>(until, attempt);
+            self.look::<W>(until, S::goes_on::<M>(), attempt);
             if won {
                 return Ok(());
             }
@@ -119,13 +125,16 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Polls the word as long as the policy allows, and at least once.
-    fn look<W: WaitPolicy>(self, until: Option<Deadline>, mut attempt: impl FnMut(u32) -> bool) {
-        if W::SPINS {
-            // Relaxed: only decides when to try the exchange.
-            wait::poll::<M, W>(self.word, Relaxed, W::patience(until, Patience::Budget), attempt);
-        } else {
+    /// Polls the word as long as the policy allows, and at least once. `and_more`: `attempt` looks at other words, too.
+    fn look<W: WaitPolicy>(self, until: Option<Deadline>, and_more: bool, mut attempt: impl FnMut(u32) -> bool) {
+        let patience = W::patience(until, Patience::Budget);
+        // Relaxed: only decides when to try the exchange.
+        if !W::SPINS {
             attempt(self.word.load(Relaxed));
+        } else if and_more {
+            M::poll_until(self.word, Relaxed, patience, Manner::Scans, attempt);
+        } else {
+            wait::poll::<M, W>(self.word, Relaxed, patience, attempt);
         }
     }
 
