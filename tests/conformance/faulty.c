@@ -53,6 +53,8 @@ static const char *const faults[] = {
     "own-mutex-alone-too-long",
     "own-mutex-time-out-forgets-others",
     "own-mutex-unlock-looks-early",
+    "own-mutex-unlock-waits-for-arrivals",
+    "own-mutex-knows-its-process",
     "mutex-destroyed-while-in-use",
     "mutex-not-robust",
     "mutex-hides-its-owner",
@@ -450,8 +452,28 @@ EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *lock)
 /* ---- Mutexes that count their sleepers, and look whether the process has one thread ---- */
 
 struct mutex {
-    word lock, waiters;
+    word lock, waiters, arriving, process;
 };
+
+/* A thread that begins or ends to arrive, which an unlock waits for. */
+static void arrives(struct mutex *m, int change)
+{
+    if (has("own-mutex-unlock-waits-for-arrivals")) atomic_fetch_add(&m->arriving, change);
+}
+
+static void await_arrivals(struct mutex *m)
+{
+    for (long polls = 0; atomic_load(&m->arriving) > 0; polls++)
+        if (polls > 200000000) abort();
+}
+
+/* Lets only the process in that used it first. */
+static void stop_other_processes(struct mutex *m)
+{
+    unsigned of = 0, me = getpid();
+    if (has("own-mutex-knows-its-process") && !atomic_compare_exchange_strong(&m->process, &of, me) && of != me)
+        for (;;) pause();
+}
 
 static int mutex_try(struct mutex *m)
 {
@@ -479,12 +501,17 @@ static int mutex_wait(struct mutex *m, const struct timespec *until)
         atomic_store(&m->lock, 1);
         return 0;
     }
+    stop_other_processes(m);
+    arrives(m, 1);
     while (mutex_try(m)) {
         atomic_fetch_add(&m->waiters, 1);
+        arrives(m, -1);
         bool in_time = sleep_on(&m->lock, 1, until, FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
         no_longer_waits(&m->waiters, in_time);
         if (!in_time) return mutex_try(m) ? ETIMEDOUT : 0;
+        arrives(m, 1);
     }
+    arrives(m, -1);
     return 0;
 }
 
@@ -493,6 +520,7 @@ static int mutex_release(struct mutex *m)
     bool looks_early = has("own-mutex-unlock-looks-early");
     unsigned waiters = atomic_load(&m->waiters);
     if (looks_early) dawdle();
+    await_arrivals(m);
     atomic_store(&m->lock, 0);
     if (!looks_early) waiters = atomic_load(&m->waiters);
     if (waiters) wake(&m->lock, 1, FUTEX_PRIVATE_FLAG);

@@ -40,7 +40,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 26] = [
+const FAULTS: [Fault; 28] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -71,6 +71,8 @@ const FAULTS: [Fault; 26] = [
     Fault::new("own-mutex-unlock-looks-early", MUTEX, Wrong, &[
         "slow_motion.unlock_and_another_stopped_anywhere_lose_nobody",
     ]),
+    Fault::new("own-mutex-unlock-waits-for-arrivals", MUTEX, Wrong, &["real_time.holder_outranks_who_joins"]),
+    Fault::new("own-mutex-knows-its-process", MUTEX, Hangs, &["mapped.default_processes_contend_in_turn"]),
     Fault::new("mutex-destroyed-while-in-use", GLIBC, Wrong, &[
         "cond_busy.a_default_mutex_until_all_are_woken", "mutex_kinds.default_destroy_while_locked_is_ebusy",
     ]),

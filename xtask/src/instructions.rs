@@ -1,4 +1,5 @@
-//! `cargo xtask instructions`: statistics that are switched off cost nothing.
+//! `cargo xtask instructions`: statistics that are switched off cost nothing, and an uncontended pair costs what glibc's
+//! costs.
 //!
 //! Shown in instructions, which repeat exactly, and not in seconds, which do not: the benchmark of uncontended pairs
 //! runs under callgrind with the ordinary preload library and with one built without the feature `stats`. Each runs
@@ -44,6 +45,10 @@ pub(crate) const LIBRARY: &str = "libflashlock_preload";
 /// Instructions of a pair's functions, with all that they call.
 type Costs = [u64; 2];
 
+/// What a pair of a mutex of the default kind may cost, as a multiple of what it costs under glibc, by what the process
+/// has.
+const MOST: [(&str, &[&str], f64); 2] = [("one thread", &["--single"], 1.15), ("two threads", &[], 1.0)];
+
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let names = if options.lock.is_empty() { vec![locks::default_name()?] } else { options.lock.clone() };
     let locks = locks::select(&names)?;
@@ -75,7 +80,37 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     if tally.failed > 0 {
         println!("statistics that are off cost instructions");
     }
+    tally += beside_glibc(&pair, &Under::of(&locks::default_name()?, with), options.count)?;
     Ok(tally)
+}
+
+/// The default lock's pair and glibc's, with the calls and the loop around them.
+fn beside_glibc(pair: &Path, lock: &Under, count: u64) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut table = table::of_numbers(["a process with", "glibc", "the default lock", "ratio", "at most"]);
+    for (threads, options, most) in MOST {
+        let each = |under| watched(threads, || Ok(whole(pair, options, under, count)? as f64 / count as f64));
+        let (glibc, ours) = (each(&Under::Glibc)?, each(lock)?);
+        let ratio = ours / glibc;
+        tally += if ratio <= most { Tally::PASSED } else { Tally::FAILED };
+        let numbers = [format!("{glibc:.1}"), format!("{ours:.1}"), format!("{ratio:.3}"), format!("{most}")];
+        table.add_row(std::iter::once(threads.to_owned()).chain(numbers));
+    }
+    println!("instructions for each pair of lock and unlock of a default mutex, over {count} pairs:\n{table}");
+    if tally.failed > 0 {
+        println!("an uncontended pair costs more than it may");
+    }
+    Ok(tally)
+}
+
+/// The instructions of `count` pairs, with all around them.
+fn whole(pair: &Path, options: &[&str], under: &Under, count: u64) -> Result<u64> {
+    let total = |count: u64| {
+        let count = count.to_string();
+        total(&callgrind(pair, under, &[], &[], &[options, &["--count", &count][..]].concat())?)
+    };
+    let (once, twice) = (total(count)?, total(2 * count)?);
+    twice.checked_sub(once).filter(|cost| *cost >= count).with_context(|| format!("{once} and {twice} instructions"))
 }
 
 fn build_without() -> Result<PathBuf> {
@@ -172,6 +207,12 @@ fn inclusive_cost(profile: &str, library: &str, function: &str) -> Result<u64> {
     Ok(sum)
 }
 
+/// All instructions of a program, from callgrind's output.
+fn total(profile: &str) -> Result<u64> {
+    let line = profile.lines().find_map(|line| line.strip_prefix("totals:")).context("callgrind gives no total")?;
+    line.trim().parse().with_context(|| format!("not a number: {line}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +226,7 @@ mod tests {
     fn adds_a_functions_own_cost_and_its_calls() {
         assert_eq!(inclusive_cost(PROFILE, "libflashlock_preload", "pthread_mutex_lock").expect("valid"), 100);
         assert_eq!(inclusive_cost(PROFILE, "libflashlock_preload", "pthread_mutex_unlock").expect("valid"), 7);
+        assert_eq!(total(PROFILE).expect("valid"), 1066);
     }
 
     #[test]

@@ -90,7 +90,7 @@ enum Task {
     Miri,
     /// Run real programs under glibc and under some locks, and check their output
     Apps(apps::Options),
-    /// Check by instruction counts that unused statistics cost nothing
+    /// Check by instruction counts that unused statistics cost nothing, and a lock and unlock no more than glibc's
     Instructions(instructions::Options),
     /// Check that uncontended acquisitions and releases execute as many atomic instructions as the catalogue says
     Atomics(atomics::Options),

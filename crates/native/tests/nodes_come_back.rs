@@ -1,16 +1,18 @@
 //! A try of a held lock returns at once and costs no node; a destroyed lock gives back everything that it had. Checked
-//! for each lock of the catalogue. (For nodes left by waiters that give up during a release, see
+//! for each mutex and each readers-writer lock of the catalogue, and for semaphores. (For nodes left by waiters that give up during a release, see
 //! `model/tests/shuttle/unwaited.rs`.)
 
 use std::sync::mpsc;
 use std::time::Duration;
 
-use flashlock_erased::native::{self, MUTEXES, Mutex};
-use flashlock_locks::machine::{Clock, Deadline, Memory as _};
+use flashlock_erased::native::{self, MUTEXES, Mutex, RW_LOCKS, RwLock};
+use flashlock_locks::machine::{Clock, Deadline, Memory as _, Tunables, Word as _};
 use flashlock_locks::mutex::numa::CTktTkt;
 use flashlock_locks::mutex::queue::Mcs;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
+use flashlock_locks::rw::{Reader, Writer};
+use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
 use flashlock_native::{Native, NoStats, Word32, pool};
 
 type Here = Native<NoStats>;
@@ -86,9 +88,51 @@ fn live(new: fn() -> Mutex, number: u32) {
 
 /// Checks that destroyed locks give everything back.
 fn destroying(new: fn() -> Mutex) -> Result<(), String> {
-    (0..64).for_each(|number| live(new, number));
-    let more = grown(|| (0..LIVES).for_each(|number| live(new, number)));
+    all_back(|number| live(new, number))
+}
+
+fn all_back(live: impl Fn(u32)) -> Result<(), String> {
+    (0..64).for_each(&live);
+    let more = grown(|| (0..LIVES).for_each(live));
     if more <= SLACK { Ok(()) } else { Err(format!("{LIVES} locks have lost {more} nodes or blocks")) }
+}
+
+/// Creates a readers-writer lock, uses it and destroys it: one thread reads so often that the lock may take to
+/// distributed counters, tries in vain, or gives up.
+fn live_rw(new: fn() -> RwLock, number: u32) {
+    // SAFETY: this thread holds it.
+    let release = |lock: &RwLock| unsafe { lock.unlock() };
+    let lock = new();
+    if number.is_multiple_of(256) {
+        assert!(lock.read(Reader::Newcomer, None).is_ok());
+        for _ in 0..2 * Tunables::DEFAULT.meetings {
+            assert!(lock.read(Reader::Newcomer, None).is_ok());
+            release(&lock);
+        }
+        release(&lock);
+    }
+    assert!(lock.write(Writer::Fair, None).is_ok());
+    match number % 64 {
+        0 => assert!(lock.write(Writer::Fair, Some(PAST)).is_err()),
+        1 => assert!(lock.read(Reader::Newcomer, Some(PAST)).is_err()),
+        2 => assert!(!lock.try_write()),
+        3 => assert!(lock.try_read(Reader::Newcomer).is_err()),
+        _ => {}
+    }
+    release(&lock);
+    assert!(lock.try_read(Reader::Newcomer).is_ok());
+    release(&lock);
+}
+
+/// The same for a semaphore.
+fn live_semaphore(number: u32) {
+    let (word, queue) = (Word32::new(0), SemQueue::<Here>::new());
+    // SAFETY: the two are used by it only.
+    let semaphore = unsafe { Semaphore::new(&word, &queue) };
+    if number.is_multiple_of(64) {
+        assert!(matches!(semaphore.wait(Some(PAST)), Ended::TimedOut));
+    }
+    assert!(!semaphore.try_wait() && semaphore.post().is_ok() && semaphore.try_wait());
 }
 
 /// One lock after the other, because they count what is in the pools.
@@ -98,6 +142,10 @@ fn every_lock_gives_all_back() {
         let outcome = trying(entry.new, LIMIT).and_then(|()| destroying(entry.new));
         assert_eq!(outcome, Ok(()), "{}", entry.name);
     }
+    for entry in RW_LOCKS {
+        assert_eq!(all_back(|number| live_rw(entry.new, number)), Ok(()), "{}", entry.name);
+    }
+    assert_eq!(all_back(live_semaphore), Ok(()), "semaphores");
     bugs_are_found();
 }
 

@@ -31,8 +31,8 @@ const FACTS: [(&str, &str); 13] = [
     ("atomics_unlock", "atomic operations to release, if nobody waits"),
     ("atomics_read", "atomic operations to acquire and release it for reading"),
     ("atomics_write", "the same for writing"),
-    ("atomics", "atomic operations of a section, if nobody else wants one"),
-    ("why_standalone", "no program can be run under it"),
+    ("atomics", "atomic operations of a section without contention"),
+    ("why_standalone", "not for unmodified programs"),
     ("waits", "`wait=`, the first is the default"),
     ("options", "other options"),
 ];
@@ -193,7 +193,7 @@ fn shows(path: &Path, wanted: &str, pages: &Files, seen: &mut BTreeSet<PathBuf>)
 fn cannot(row: &Row) -> String {
     let Some(Value::Array(exceptions)) = row.get("exceptions") else { return String::new() };
     if row.get("interposable") == Some(&Value::Bool(false)) {
-        return "The project's suites of programs cannot be run under it.\n\n".to_owned();
+        return "The project's test programs cannot be run under it.\n\n".to_owned();
     }
     if exceptions.is_empty() {
         return "No check of the project's test suites is excepted.\n\n".to_owned();

@@ -63,7 +63,7 @@
 //! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | no thread still reads the last request |
 //!
 //! No checker can distinguish the orderings of `records` from Relaxed. [The models](../models.md#what-neither-can-tell)
-//! argue for them.
+//! say why they stay.
 //!
 //! **Cannot:** do what no [closure lock](super) can. Nor does it serve requests in order: a request that each combiner
 //! just misses waits until its own thread combines. Destroying the lock gives the records back; a lock that is leaked

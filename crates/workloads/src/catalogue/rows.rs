@@ -89,7 +89,7 @@ define_workloads! {
     (Open1, "open1", run => sections::start(run, &sections::OPEN1), {
         summary: "will-it-scale's open1, with threads: two locks. Lengths follow from one thread's speed; the \
                   number of lines is guessed",
-        does: "opens and closes a file: two locks, of which the table of open files is the busier one",
+        does: "opens and closes a file: two locks, of which that of the table of open files is busier",
         paper: CNA_PATCH, section: "cover letter",
         millis: 4.0, brief_millis: 2.0,
         parameters: &[],
@@ -146,7 +146,7 @@ define_workloads! {
         summary: "Threads list a shared directory, or replace a file in it (only with --lookups below 100), as \
                   in ShflLocks' slides 79 and 80: for readers-writer locks",
         does: "lists the 64 files of a shared directory under its lock for reading. `--lookups` of 100 \
-               operations do (100); the others replace a file under the lock for writing. By default under the \
+               operations list it (100); the others replace a file under the lock for writing. By default under the \
                readers-writer locks; a mutex excludes readers, too",
         paper: SHFL_LOCKS, section: "slides 79 and 80; the number of files is assumed",
         millis: 4.0, brief_millis: 2.0,
@@ -171,8 +171,8 @@ define_workloads! {
             Parameter {
                 name: "delay", unit: "cycles", least: 0, most: 100_000_000,
                 default: shared_lines::HIGH_CONTENTION,
-                meaning: "work between two sections, in cycles of the machine's clock; it varies evenly by an \
-                          eighth up and down",
+                meaning: "work between two sections, in cycles of the machine's clock; drawn uniformly, up \
+                          to an eighth more or less",
                 paper: "100 (high contention) to 2,000,000 (low)", section: "4.1",
                 said: None,
             },

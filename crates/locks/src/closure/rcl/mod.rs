@@ -12,8 +12,8 @@
 //! it finds. The protected data stay in its cache. **Source.** Lozi, David, Thomas, Lawall & Muller, *Remote Core
 //! Locking*, USENIX ATC 2012, section 2.1 and algorithms 1 to 3.
 //!
-//! This page is the protocol: its words, and which thread may write each of them at what time. It makes no threads. The
-//! crate `flashlock-delegation` makes them.
+//! This module is the protocol: its words, and which thread may write each of them when. It creates no threads; the
+//! crate `flashlock-delegation` does.
 //!
 //! | file | holds |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! 1. **One servicing thread at a time has the turn, and only it takes locks.** The paper lets all servicing threads of
 //!    a core scan, and relies on atomics that are local to the core. Here the turn passes from a thread that is stuck
 //!    in a section to another thread, by an election. So taking a lock is a load and a store wherever threads run:
-//!    nothing depends on affinity, cpusets, or a core that stays.
+//!    nothing depends on affinity, cpusets, or a core that stays online.
 //! 2. A thread that goes to sleep pays for the synchronisation. It announces that it will sleep, makes every other
 //!    thread of the process pass a barrier ([`heavy_fence`](crate::machine::Special::heavy_fence)), looks again, and
 //!    then sleeps. So posting a request and answering it are plain stores:
@@ -49,7 +49,7 @@
 //!
 //! | it goes | when |
 //! |---|---|
-//! | to a server | its threads spend the threshold's share of their time in its sections, a server would run them faster, and the CPUs can spare a server |
+//! | to a server | its threads spend at least the threshold's share of their time in its sections, a server would run them faster, and the CPUs can spare a server |
 //! | back | the server's use rate, over all scans, is low; or it does less than it did as an ordinary lock; or no CPU can be spared any more |
 //! | to another server | more than a fifth of the scans of a busy server run sections of several locks (false serialization) |
 //!
@@ -57,13 +57,13 @@
 //! The share is the paper's (section 2.2): the time to acquire, run and release, divided by the time of the threads. It
 //! is sampled. What a server gains follows from four numbers: the time of a hand-off of the ordinary lock, the time of
 //! a request to a server, and how long sections take with their cache lines at hand and without. Long sections
-//! therefore speak against a server; many cache lines speak for it. `flashlock calibrate --delegation` measures the
+//! therefore count against a server; many cache lines count for it. `flashlock calibrate --delegation` measures the
 //! thresholds of a machine. The result may be "never".
 //!
 //! **Missing.** The governor does not see cache misses, nor which CPUs other processes use, and it does not choose the
 //! CPU of a server. Decisions have not been measured on a machine with CPUs to spare. The simulator does not adapt.
 //!
-//! ## Faults of the printed algorithms
+//! ## Faults of the published algorithms
 //! Each is repaired here. The models run the printed lines with and without the repair, and find each fault
 //! (`crates/model/tests/shared/rcl_printed.rs`).
 //!
@@ -96,8 +96,8 @@
 //! 1. At most one thread of a server has the turn: the one that `turn` names. Only it changes the word of a lock of
 //!    that server from FREE, and only it begins to act on a request.
 //! 2. `turn` names another thread only when the previous one is inside a section, or gives the turn up. A thread looks
-//!    at `turn` between two sections, after a fence, and the manager's fence is heavy. So a thread that lost its turn
-//!    in a section begins no other section.
+//!    at `turn` between two sections, after a fence, and the fence of the manager (which elects) is heavy. So a thread
+//!    that lost its turn in a section begins no other section.
 //! 3. A slot whose request is being run by a thread without the turn is marked in `busy`. The mark is set before
 //!    another thread has the turn, and stays until the request was answered. Meanwhile no other thread looks at the
 //!    slot, or at its lock for that request.
@@ -127,8 +127,8 @@
 //! | `range` exchanges | AcqRel | each other | a thread that lowers it has seen all numbers that were taken before |
 //! | where an adaptive lock is wanted | Release | the load at the end of a section, Acquire | there is such a server |
 //!
-//! **Cannot:** give up a request; be used in a request on the same lock; serve requests first come, first served (the
-//! order is that of the slots, round by round, so each is served within one scan).
+//! **Cannot:** give up a request; run a section of the same lock inside a section; serve requests first come, first
+//! served (the order is that of the slots, round by round, so each is served within one scan).
 
 pub mod client;
 pub mod names;

@@ -6,9 +6,9 @@
 //! moves to another CPU although the last holder is about to take the lock again. And waiting threads take CPUs from
 //! working ones. **Idea.** Any thread that finds the word free may take it. An arriving thread (an *arrival*) polls
 //! briefly, then offers its CPU to others (`sched_yield`). It sleeps only when a sleep is cheap compared to the wait so
-//! far. One of the threads that wait for long is the *head*, and contends for the lock; all others sleep until it is
-//! their turn to be the head. **Source.** This project. Competitive succession, spin-then-park and the standby thread:
-//! Dice, *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
+//! far. One of the threads that wait long is the *head*, and contends for the lock; all others sleep until it is their
+//! turn to be the head. **Source.** This project. Competitive succession, spin-then-park and the standby thread: Dice,
+//! *Malthusian Locks*, §5.1, 5.4 and A.1. The word: Drepper, *Futexes Are Tricky*, §5.
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
 //! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
@@ -62,19 +62,19 @@
 //! the first two stages: it sleeps at once, as the head if there is none. (If the thread that signals holds the mutex,
 //! the waiter is [woken later](crate::cond::fifo), and finds it free.) Polling could be in vain: the wake-up may have
 //! preempted the holder. Offering the CPU would let the holder continue, but each hand-off then takes twice as many
-//! context switches. (It seems that after an offer, Linux lets each thread that this one wakes preempt it.)
+//! context switches. (After a `sched_yield`, Linux seems to let every thread that the caller wakes preempt it.)
 //!
 //! Which figures decide, and where they come from, is in [`evidence`].
 //!
 //! **The second look.** Often the thread that released a hot lock takes it again before the lock's cache line has
 //! reached another CPU. So a waiter that finds the word free looks again after a moment. It takes the lock only if no
 //! thread has had it in between. If moving the data of the sections to another CPU takes longer than the last holder
-//! stays away, the waiter looks again only when the last holder has come back. See [`stay`].
+//! usually stays away, the waiter looks again only after that time. See [`stay`].
 //!
 //! ## The bound
 //! When a thread arrives, n others want the lock or hold it. A section takes at most s, and T is `bound=`. A thread
-//! that was woken, or that offered its CPU, runs after at most d. For at most d' the thread polls and offers its CPU.
-//! Then it has the lock after at most **(n + 2) · (2 s + T + d) + d'**, if
+//! that was woken, or that offered its CPU, runs after at most d. The arriving thread polls and offers its CPU for at
+//! most d'. It has the lock after at most **(n + 2) · (2 s + T + d) + d'**, if
 //! - woken threads run, and the threads before it do not stop;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
@@ -83,18 +83,18 @@
 //! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one
 //! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
 //! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
-//! itself before its turn is not forgotten ([`sleeper`]). The claim `Bounded` of the simulator draws n and s; `cargo
-//! xtask bound` measures it here.
+//! itself before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim `Bounded`) with random
+//! n and s; `cargo xtask bound` measures it natively.
 //!
 //! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after a quarter
 //! of a second.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
-//! 2. If a waiter is counted, `HEAD` is set. Only a compare-and-swap after which none is counted clears it. (It may be
-//!    the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
+//! 2. If a waiter is counted, `HEAD` is set. It is cleared only by a compare-and-swap that leaves no waiter counted.
+//!    (It may be the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
-//!    extra head has none: it takes no place along, and passes none on.
+//!    extra head has none, and passes none on.
 //! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
 //!    that has the place, and another only for each `bound=` in which a called sleeper has not run.
 //! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through
@@ -105,7 +105,8 @@
 //!    up takes back the other's `SLEEPS`, too.)
 //! 7. A head that was woken on the word acquires with 2, sleeps there again with 3, or leaves a 2: others may sleep
 //!    there.
-//! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser uses addresses only.
+//! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser does not access the lock, and only
+//!    wakes addresses.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
 //!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
 //!    and whose head does not wait for a release.
@@ -120,25 +121,25 @@
 //! | `state` CAS that sets `SLEEPS` | Release | the next | a release that sees it writes its 2 after the head's 3 |
 //! | `state` CAS of a release that takes `SLEEPS` back | Acquire | the one before | the same |
 //! | `calls.fetch_add` | AcqRel | `calls` load, Acquire | a thread that sees the call sees `TRANSIT` |
-//! | other accesses of `state` | Relaxed | – | a compare-and-swap each: what it says is all that matters |
+//! | other accesses of `state` | Relaxed | – | each is a compare-and-swap, and only the word's own value matters |
 //! | `turn`, and the low bits of `calls` | Relaxed | – | hints, and the holder's own |
 //!
 //! ## What it reaches
 //! `cargo xtask regret` compares it with locks that programs embed, [on 2 CPUs](../results/regret.md) of an Intel Xeon.
-//! Over 70 combinations of section, work outside and threads it has 0.990 of the best lock's throughput (`shfl` 0.885,
-//! nsync 0.872, glibc 0.854, `tbb::mutex` 0.784). Over 35 combinations that were held out it has 0.997. It reaches 0.86
-//! of a physical bound that leaves out the cost of moving data. It is more than 5 % behind the best in three
-//! combinations: one with 256 threads (0.86), and two with sections of 250 µs.
+//! Over 70 combinations of section, work outside and threads it reaches 0.990 of the best lock's throughput (`shfl`
+//! 0.885, nsync 0.872, glibc 0.854, `tbb::mutex` 0.784). Over 35 combinations that were held out during the design it
+//! reaches 0.997. It reaches 0.86 of a physical bound that leaves out the cost of moving data. It is more than 5 %
+//! behind the best in three combinations: one with 256 threads (0.86), and two with sections of 250 µs.
 //!
 //! The longest wait in 34 combinations with 256 threads (`cargo xtask regret --cells all --filter '256 threads'`) was
 //! 0.88 times the bound with d = 0, on 2 CPUs of an AMD EPYC (2026-11-26). The figures above are those of an earlier
-//! build, in which called sleepers could fall asleep again, behind all others. In the same 34 combinations, its longest
-//! wait was 1.53 times that bound, and its throughput 1.02 times as high.
+//! build, in which called sleepers could fall asleep again, behind all others. In the same 34 combinations, that
+//! build's longest wait was 1.53 times that bound, and its throughput 1.02 times as high.
 //!
 //! ## What each mechanism is worth
-//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them, and compares the builds
-//! over the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per section as
-//! multiples of the complete lock's (geometric mean), and the throughput of the combination that loses most:
+//! `cargo xtask regret --ablation --rivals none --ms 100` builds the lock without each of them in turn, and compares
+//! the builds over the same 70 combinations, on 2 CPUs of an Intel Xeon. The table shows throughput and CPU time per
+//! section as multiples of the complete lock's (geometric mean), and the throughput of the combination that loses most:
 //!
 //! | without | throughput | worst | CPU time | why it stays |
 //! |---|--:|--:|--:|---|

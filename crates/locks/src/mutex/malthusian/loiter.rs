@@ -63,7 +63,7 @@
 //!
 //! - Up to `spinners=` arrivals (8) poll, each for [`BUDGETS`] spin budgets. That is long enough for the circulating
 //!   threads to find each other.
-//! - An arrival culls itself only after [`TOO_OFTEN`] failed attempts.
+//! - An arrival gives up and queues only after [`TOO_OFTEN`] failed attempts.
 //! - The standby thread is **timid**. While arrivals poll, it does not poll, but waits for a grant, or sleeps until a
 //!   release finds no polling arrival. It looks at the word once before it sleeps, and each time it wakes up.
 //! - Pauses between looks are random, within [`BACK_OFF`] steps, so that arrivals do not all try at the same moment.
@@ -71,12 +71,12 @@
 //! On a simulated SPARC T5 (`flashlock simulate randarray --machine sparc-t5 --threads 32`) it completes nine tenths of
 //! MCSCR's operations, with a working set of 9 threads; MCSCR's is 5 ([fidelity](../fidelity.md)). With `spinners=4`
 //! all 32 threads circulate, and it completes half. Where threads do nothing outside, and sections are shorter than 1
-//! µs, eight polling arrivals disturb the holder more than one. On two sockets of 18 cores, `kvmap` with 4 or 18
+//! µs, eight polling arrivals disturb the holder more than one does. On two sockets of 18 cores, `kvmap` with 4 or 18
 //! threads then completes 0.8 of the operations that it completes when a single arrival polls, as where CPUs are short.
-//! That is 1.3 to 1.4 of MCSCR's operations.
+//! That is 1.3 to 1.4 times MCSCR's operations.
 //!
 //! ## On several NUMA nodes
-//! `loiter-cna` is NUMA-friendly where the lock is saturated: then the standby threads follow each other on a node, and
+//! `loiter-cna` is NUMA-friendly where the lock is saturated: then successive standby threads run on one NUMA node, and
 //! the lock mostly goes to them. The more threads barge, the less NUMA-friendly it is: any thread that finds the word
 //! free takes it. Nor does `threshold=` bound how long the lock stays on a node. So the catalogue does not claim that
 //! it prefers waiters of the holder's node. `flashlock simulate kvmap --machine 2x18x2 --threads 36 --locks

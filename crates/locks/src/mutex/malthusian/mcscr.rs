@@ -50,7 +50,7 @@
 //!
 //! - Only a tentative successor is evicted. A preempted waiter that is culled, or passive already, delays no other
 //!   thread, and may run again before its turn comes.
-//! - Why is it evicted, and not culled? The next release would take it from the passive set again at once, as the
+//! - It is evicted, not culled, because the next release would take it from the passive set again at once, as the
 //!   newest. An evicted waiter comes back by itself when it runs. So the ACS consists of running threads, and the PS is
 //!   unchanged.
 //! - A sleeping successor is woken as usual. Only polling waiters can be found preempted. So the option does next to
@@ -66,11 +66,11 @@
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling), and: `prev` of a passive node names the next newer one,
 //! except in the newest. `prev`, like all of the passive set, belongs to the holder: Relaxed. No checker can
-//! distinguish the links' Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) argue for
-//! them.
+//! distinguish the links' Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) say why
+//! they stay.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time. The eldest of n passive waiters waits for 1,000 releases on
-//! average; the newest waits for n times 1,000 in the worst case.
+//! average; the newest waits for n times 1,000 on average, if not taken earlier.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;

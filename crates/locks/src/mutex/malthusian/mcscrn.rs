@@ -49,7 +49,7 @@
 //! Those of [`queue::culling`](crate::parts::queue::culling), and: in the ring, waiters at home come before the others;
 //! and the successor's node is home from then on. The ring belongs to the holder: Relaxed. Links of the main queue may
 //! be written at that moment: Acquire. No checker can distinguish the links' Release and Acquire from Relaxed: [the
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases
 //! on average.

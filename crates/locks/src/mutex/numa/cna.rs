@@ -1,8 +1,8 @@
 //! # CNA: a compact NUMA-aware lock
 //!
-//! CNA is a queue lock that prefers waiters of the holder's NUMA node, in little more memory than MCS. **Use it** when
-//! one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is one
-//! node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
+//! CNA is a queue lock that prefers waiters of the holder's NUMA node, in as little memory as `mcs`. **Use it** when
+//! one lock is hot on a machine with several NUMA nodes, and each thread has a CPU. **Rather not** when there is only
+//! one NUMA node (`cna` does the same as `mcs` there), or when threads outnumber CPUs.
 //!
 //! **Problem.** A first-come-first-served lock hands itself, and the data it protects, from NUMA node to NUMA node at
 //! almost every release. Hierarchical locks avoid that with a lock for each NUMA node, and grow with the machine.
@@ -48,16 +48,16 @@
 //! | `reduction=N` | 1 | while the secondary queue is empty, look for a local waiter at one hand-off in N (*shuffle reduction*; the paper's THRESHOLD2 + 1 was 256) |
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
-//! The node number travels with the link (§6). So a local waiter is recognised without a look at its line, and the scan
-//! reads only the lines of the waiters that it passes over. This holds for nodes 0 to 13. For other nodes, and for
-//! waiters that a broadcast moved here, the scan reads the waiter's line.
+//! The number of the NUMA node travels with the link (§6). So a local waiter is recognised without a look at its line,
+//! and the scan reads only the lines of the waiters that it passes over. This holds for NUMA nodes 0 to 13. For other
+//! ones, and for waiters that a broadcast moved here, the scan reads the waiter's line.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling). The scan follows links that may be written at that moment
 //! (Acquire: the waiter that a link names must be seen prepared). It stops before a link that is 0, so that each waiter
 //! that it moves has a successor (invariant 2 there). The scan's own stores are Relaxed: only the next holder reads
 //! them, and the hand-off orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another NUMA node waits for `threshold=`
 //! hand-offs on average, however long they take.

@@ -2,16 +2,16 @@
 //!
 //! This is the Linux kernel's four-byte queued spinlock with CNA's preference for waiters of the holder's NUMA node.
 //! **Use it** when locks are so many that each byte counts, some of them are hot, the machine has several NUMA nodes,
-//! and each thread has a CPU. **Rather not** when there is one node (it is the same as `qspin` then), or threads
+//! and each thread has a CPU. **Rather not** when there is one NUMA node (it is the same as `qspin` then), or threads
 //! outnumber CPUs.
 //!
 //! **Problem.** The kernel's lock serves waiters in the order of arrival, wherever they run. So the lock, and the data
 //! that it protects, move from NUMA node to NUMA node at almost every hand-off. And the lock must stay in its four
-//! bytes. **Idea.** The head of the queue has time. While it polls the word, it looks for a waiter of its own NUMA
-//! node, and culls the waiters before that one into a **secondary queue**. The head's node names the secondary queue,
-//! which is handed on with the front. Now and then, and when no such waiter is found, the secondary queue comes back.
-//! **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two queues,
-//! `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
+//! bytes. **Idea.** While the head of the queue polls the word, it looks for a waiter of its own NUMA node, and culls
+//! the waiters before that one into a **secondary queue**. The head's node names the secondary queue, which is handed
+//! on with the *front* (the right to be next). Now and then, and when no such waiter is found, the secondary queue
+//! comes back. **Source.** Kogan & Dice, *Add NUMA-awareness to qspinlock*, version 10 (April 2020): patch 3 (the two
+//! queues, `scan` is `cna_order_queue`, `splice_tail`, `choose` is `cna_lock_handoff`; `cna_splice_head` is in
 //! [`line`](crate::mutex::queue::qspin::line)), patch 4 (`flush=`), patch 5 (priority); and what the mailing-list
 //! thread asked for after it: Long's time limit (`stay=`), his limit on the scan once the lock is free (`scan=`),
 //! Kogan's incremental culling (`incremental=1`), which became version 11. `incremental=2` is the algorithm of our own
@@ -23,7 +23,7 @@
 //! 2. The time limit complements the count; whichever is reached first applies.
 //! 3. The preferred node travels with the front. Incremental culling depends on that. So a priority waiter of another
 //!    node does not end the preference (as in version 11; in version 10 it did).
-//! 4. Waiters may give up. The front that reaches the node of such a waiter goes on from there. The secondary queue is
+//! 4. Waiters may give up. A thread with the front that finds such a node goes on from there. The secondary queue is
 //!    swept now and then.
 //!
 //! ## The two queues, at hand-offs (`t4:0` waits on node 0; `t1`, of node 0, polls the word)
@@ -80,8 +80,9 @@
 //! no earlier waiter of the later one's node is left. Then no later phase, until this thread is served, prefers that
 //! node: each begins behind a waiter that came before this thread. So at most N − 1 phases let later arrivals pass. All
 //! others that are served before it were there when it came. (With `incremental=1`, a head may be of any node, so each
-//! waiter before it may begin such a phase.) This is the proof for our kernel patch (`kernel/README.md`). The claim
-//! `Bounded` of the simulator draws n and s; `the_kernels_bound_holds` also draws N, T and the kind of culling.
+//! waiter before it may begin such a phase.) This is the proof for our kernel patch (`kernel/README.md`). The simulator
+//! checks the bound (claim `Bounded`) with random n and s; `the_kernels_bound_holds` also varies N, T and the kind of
+//! culling.
 //!
 //! ## What the front carries, in its node
 //! - `prev`: the last of the secondary queue, or 0.
@@ -96,7 +97,7 @@
 //! belongs to the front, and is handed over with it. So links among culled waiters are Relaxed. Links that the scan
 //! follows may be written at that moment (Acquire). The scan stops before a link that is 0. So each waiter that it
 //! moves has a successor, and no other thread writes its link. No checker can distinguish the links' Release and
-//! Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) argue for them.
+//! Acquire from Relaxed: [the models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** what `qspin` cannot.
 

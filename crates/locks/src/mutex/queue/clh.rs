@@ -57,7 +57,7 @@
 //! | `owner` | Relaxed | – | only the holder uses it; the hand-off orders it |
 //!
 //! No checker can distinguish the orderings of the second and third rows from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** let a newcomer in while the first waiter is not running. Cannot share its mutex with code that bypasses
 //! flashlock. Every acquisition takes a node, so an uncontended one costs more than with [`mcs`](super::mcs).

@@ -16,10 +16,10 @@
 //!    variant K42 (Auslander et al., 2003). So any thread may release (POSIX), and an uncontended acquisition touches
 //!    no node. A thread needs one node for each lock that it holds and has waited for. In K42 the holder gives its node
 //!    back as soon as it has acquired the lock. But then the holder reads the node's link just when the successor
-//!    writes that, and the line travels once more at each hand-off.
+//!    writes it, and the line travels once more at each hand-off.
 //! 2. A waiter may sleep after its spin budget.
-//! 3. A waiter may leave by time-out. Its node stays behind. The releaser that reaches this node adopts it as its own.
-//!    A queue full of such nodes lets no thread join ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
+//! 3. A waiter may leave by time-out. Its node stays behind. The releaser that reaches this node keeps it as its own. A
+//!    queue full of such nodes lets no thread join ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
 //!
 //! ## State, and the queue
 //! ```text
@@ -50,7 +50,7 @@
 //! | `state` -> HEAD | AcqRel | `state` load in `wait::turn` | hands over this section; takes the node of a waiter that has given up |
 //!
 //! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** let a newcomer in while the first waiter is not running: a waiter that is stopped, or frozen in a signal
 //! handler, stops every thread behind it. Nor can it share its mutex with code that bypasses flashlock.

@@ -29,9 +29,9 @@
 //!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
 //!    head that is not running cannot ask. The head may be frozen. So a reservation that is not taken becomes stale,
 //!    and then any waiter may revoke it. A head without a CPU cannot use the lock, which then stands still. So where
-//!    CPUs are scarce, the lock is handed over more seldom: after `bound`, or after eight times as long as it stood
-//!    still at recent hand-offs, if that is longer. (It is 100 times `bound` at most. A head that has queued for 50 ms
-//!    is handed the lock after `bound`.)
+//!    CPUs are scarce, the lock is handed over less often: after `bound`, or after eight times as long as it stood
+//!    still at recent hand-offs, if that is longer. (This time is 100 times `bound` at most. A head that has queued for
+//!    50 ms is handed the lock after `bound`.)
 //! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
@@ -61,22 +61,22 @@
 //! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and
 //! let d be the time from waking a thread until it runs, plus T/16. Then the thread has the lock after at most
 //! **(n + 2) · (s + T + d) + 50 ms**, if
-//! - it does not time out, and is not evicted for not running, which takes 25 ms;
+//! - it does not time out, and is not evicted (which needs at least 10 ms without running);
 //! - later arrivals are not put before it: with `policy=none`, or on one NUMA node. With `policy=numa` on N nodes, add
-//!   (N − 1) · `shuffles=` to n: a group of waiters of one node takes those that came before this thread first. So, of
-//!   each other node, only one group also takes later ones;
+//!   (N − 1) · `shuffles=` to n: a group takes the earlier waiters of its node before the later ones. So, of each
+//!   other node, only one group also takes waiters that came after this thread;
 //! - code that bypasses flashlock does not release the lock.
 //!
-//! *Why.* A waiter becomes head when another thread acquires the lock. While the head sleeps, each release looks at the
-//! clock. The first release after T hands the lock over. If sections are so short that sixteen end within T, that
+//! *Why.* A waiter becomes head when the head before it acquires the lock. While the head sleeps, each release looks at
+//! the clock. The first release after T hands the lock over. If sections are so short that sixteen end within T, that
 //! release wakes the head instead; the head asks, and the next release hands the lock over. While the head polls, it
-//! looks at the clock itself, and asks after T. So one head follows another after at most T, d, and the rest of the
+//! looks at the clock itself, and asks after T. So one head follows another after at most T + d and the rest of the
 //! section that runs when T is over. Two more terms are the section that runs when the thread arrives, and its own.
 //! During a thread's first 50 ms in the queue, T may be longer (departure 2). After that, those before it have queued
-//! for as long, so this adds 50 ms in all. The claim `Bounded` of the simulator draws n and s; `cargo xtask bound`
-//! measures the bound on real threads.
+//! for as long, so this adds 50 ms in all. The simulator checks the bound (claim `Bounded`) with random n and s; `cargo
+//! xtask bound` measures it on real threads.
 //!
-//! ## Invariants (beside those of `front`)
+//! ## Invariants (in addition to those of `front`)
 //! 1. A thread that changes `word` from 0, or clears GRANTED, holds the lock.
 //! 2. A head falls asleep only after it wrote 2, while the word holds 2; or a holder, which writes 2, moves it there
 //!    asleep. A head that slept there acquires with 2. (Others may, too.)
@@ -95,7 +95,7 @@
 //! | `word` swap 2 in `note_sleeper` | Relaxed | – | the holder's own: its release wakes |
 //!
 //! No checker can distinguish the orderings of `state`, and of the links that a walk writes, from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};

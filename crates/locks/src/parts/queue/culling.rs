@@ -91,7 +91,7 @@
 //! | `state` load in `sweep` | Acquire | ABANDONED in `wait::turn`, Release | the leaving waiter's last look comes before the node's next use |
 //!
 //! No checker can distinguish the links' orderings, or that of the last row, from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** what `mcs` cannot.
 

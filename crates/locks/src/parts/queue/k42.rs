@@ -56,7 +56,7 @@
 //! | `state` exchange -> HEAD | AcqRel | `state` load in `wait::turn`, Acquire; ABANDONED there, Release | hands over this section; takes the node of a waiter that has given up, after that waiter's last look at it |
 //!
 //! No checker can distinguish the links' orderings, or the Release with which a waiter gives up, from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

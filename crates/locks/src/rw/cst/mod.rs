@@ -10,12 +10,12 @@
 //! ShflLocks in the thesis defence, slides 79–80.
 //!
 //! **Use it** when you do not know which readers-writer lock to use: it is the default. It gains when nearly all
-//! acquisitions are for reading, and come from many CPUs. Until then it is a [`shfl-rw`](super::shfl).
+//! acquisitions are for reading, and come from many CPUs. Until readers meet often, it is a [`shfl-rw`](super::shfl).
 //! **Rather not** when writers are frequent, because each looks at all counters; or when such locks are many, because
 //! each gets a side block.
 //!
 //! **Departures.**
-//! 1. Below it is a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until a reader has
+//! 1. It is built on a [`shfl-rw`](super::shfl), on which threads wait. There are no other counters until a reader has
 //!    found other readers there 512 times (readers *met*: `meetings=`), with few writers between.
 //! 2. The counters are the parts of a side block ([`side`](crate::parts::side)).
 //! 3. There is a counter for each part of the machine
@@ -47,7 +47,7 @@
 //! |---|---|---|
 //! | OPEN | no writer holds the counters | CLAIMED, by the thread that holds `base` for writing |
 //! | CLAIMED | a writer closes the counters, and reads them | WRITTEN if the sum is 0, else DRAINING |
-//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child (an *orphan*) |
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
 //!
@@ -58,9 +58,9 @@
 //! **(n + 2) · (4 s + T + 2 d) + T + p · s + 1.1 ms**.
 //!
 //! *Why.* Threads wait on `base`. While the counters are in use, a writer that has acquired `base` first waits until
-//! the readers have left the counters: one more section, and the time until it runs. It holds `base` meanwhile, so its
-//! hold of `base` counts as two sections. No reader comes in by a counter then, except those that pass: they have
-//! waited for T, 2 T and so on up to 1,024 T, as under `shfl-rw`. So the same limit applies: if r threads read and
+//! the readers have left the counters: one more section, and the time until the writer runs. It holds `base` meanwhile,
+//! so its hold of `base` counts as two sections. No reader comes in by a counter then, except those that pass: they
+//! have waited for T, 2 T and so on up to 1,024 T, as under `shfl-rw`. So the same limit applies: if r threads read and
 //! r · s is 1,024 T or more, readers can keep a writer out without end. A reader that is about to switch to the
 //! counters spends 1.1 ms on that, at most.
 //!
@@ -84,9 +84,9 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | counter + 1 | AcqRel | counter or/and, by writers | sees the last section; invariant 3: the state of the index, and `base` |
-//! | counter − 1 | Release | the writer's ors | hands over what was read |
-//! | counter or, and | AcqRel | both | as above |
+//! | counter + 1 | AcqRel | counter `fetch_or`/`fetch_and`, by writers | sees the last section; invariant 3: the state of the index, and `base` |
+//! | counter − 1 | Release | the writer's `fetch_or`s | hands over what was read |
+//! | counter `fetch_or`, `fetch_and` | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |
 //! | `heat` = DISTRIBUTED; fence in `adopt` | Release; Acquire | each other | a thread that asks for orphans finds the epoch that `begin` has written |
 //! | `heat`, else | Relaxed | – | a hint; a fact for a thread that holds the lock, by `base` or a counter (invariant 1) |

@@ -1,15 +1,16 @@
 //! # Readers-writer ShflLock: a counter in front, one queue of readers and writers behind it
 //!
-//! A small readers-writer lock for several NUMA nodes: one counter says who holds it, and readers and writers wait in
+//! A small readers-writer lock for several NUMA nodes: one counter says how it is held, and readers and writers wait in
 //! one queue.
 //!
 //! **Problem.** A readers-writer lock should cost one atomic operation without contention, and let neither readers nor
 //! writers starve. It should keep its throughput with more threads than CPUs and on several NUMA nodes. And it should
 //! need only a few bytes. **Idea.** As in the [mutex](crate::mutex::shuffle::shfl), holding and waiting are decoupled.
-//! A central counter says who holds the lock. A thread that has to wait, for reading or for writing, joins one queue.
-//! Only the head of the queue contends for the counter. The waiters reorder the queue: writers next to writers, readers
-//! next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis defence, slides 71–72, 79–80. The
-//! split into a counter and a queue of those that contend for it is Linux's `qrwlock`.
+//! A central counter counts readers, and says whether a writer holds the lock. A thread that has to wait, for reading
+//! or for writing, joins one queue. Only the head of the queue contends for the counter. The waiters reorder the queue:
+//! writers next to writers, readers next to readers of their NUMA node. **Source.** Kashyap et al., SOSP'19; thesis
+//! defence, slides 71–72, 79–80. The split into a counter and a queue of those that contend for it is Linux's
+//! `qrwlock`.
 //!
 //! **Use it** when writers are frequent, or locks are many: it is small, and needs no side block. **Rather not** when
 //! nearly all acquisitions are for reading and come from many CPUs: all readers write one counter. The default,
@@ -42,7 +43,7 @@
 //! ## State: 12 bytes
 //! ```text
 //! count   31 .................... 6   5        4      3        2            1            0
-//!         readers, threads about to be AWAITED  WOKEN  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
+//!         readers, even tentative ones AWAITED  WOKEN  SLEEPER  BAR_WRITERS  BAR_READERS  WRITER
 //! ```
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
@@ -62,7 +63,7 @@
 //! clock.) Then a thread that wants the lock has it after at most **(n + 2) · (2 s + T + d) + 2 T + p · s**, where p is
 //! the number of readers that pass a waiting writer meanwhile (departure 4; `rw_passed` in the statistics), if
 //! - woken threads run, and threads do not stop;
-//! - it does not time out, no thread tries for the lock, and no thread reads recursively.
+//! - it does not time out, no thread calls `trylock`, and no thread reads recursively.
 //!
 //! *Why.* With too few CPUs, a thread competes for T before it queues. Then, for T at most, later arrivals are moved
 //! before it ([`GroupByRole`]). From then on at most n waiters are before it. A waiter becomes head when the head
@@ -77,10 +78,10 @@
 //! They keep a writer out only while their sections overlap. Let r threads read. Among any r + 1 that pass one after
 //! another, one thread passes twice, and waits in between. So if **r · s < 1,024 T**, at most 2 r + 11 pass one head.
 //! If r · s is more, readers that come back again and again can keep a writer out without end: **then there is no bound
-//! for writers**. (With T = 1 ms that takes eleven threads that read for 100 ms each.) The claim in the simulator draws
-//! n, s, and how many threads write.
+//! for writers**. (With T = 1 ms that takes eleven threads that read for 100 ms each.) The simulator checks the bound
+//! with random n, s and numbers of writers.
 //!
-//! ## Invariants (beside those of `front`)
+//! ## Invariants (in addition to those of `front`)
 //! 1. A thread that sets WRITER, while there are no readers, holds the lock for writing until WRITER is cleared.
 //! 2. If a thread adds a reader while neither WRITER nor a bar that it must respect is set, it holds the lock for
 //!    reading until it takes that reader out. A thread that has added one and sees WRITER, or such a bar, holds
@@ -103,8 +104,8 @@
 //! |---|---|---|---|
 //! | `count` + reader in `enter`, CAS in `admit_…` | Acquire | the releases | sees the last section |
 //! | `count` − reader, − WRITER | Release | both | hands over this section |
-//! | `count` or SLEEPER by the head; and, by its evictor | AcqRel | each other | one of the two sees what the other did |
-//! | `count` or, and (other flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
+//! | `count`: `fetch_or` of SLEEPER by the head, `fetch_and` by its evictor | AcqRel | each other | one of the two sees what the other did |
+//! | `count`: `fetch_or`, `fetch_and` (other flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
 //!
 //! **Cannot:** exclude code that bypasses flashlock and runs glibc's functions on the same lock.
 

@@ -85,7 +85,7 @@
 //! | all else on `word` | Relaxed | – | says only which threads wait, or when to look |
 //!
 //! No checker can distinguish `restore`'s addition and the links' loads from Relaxed. [The
-//! models](../models.md#what-neither-can-tell) argue for them.
+//! models](../models.md#what-neither-can-tell) say why they stay.
 //!
 //! **Cannot:** let a newcomer in while the waiter that is next does not run. Cannot share its mutex with code that
 //! bypasses flashlock.
