@@ -15,10 +15,14 @@ use anyhow::{Context, Result, bail};
 use super::build::{Bench, Image};
 use super::judge::Console;
 use crate::child::{AGAINST_HANGS, Program};
+use crate::setup;
 
 /// Against an emulator that hangs. A guest that hangs ends itself, by its own clock, whatever this computer is busy
 /// with.
 const LIMIT: Duration = Duration::from_secs(3 * 3600);
+
+/// What the machine needs, by Debian's names.
+const PACKAGES: [&str; 3] = ["busybox-static", "cpio", "qemu-system-x86"];
 
 const NODES: usize = 4;
 pub(crate) const CPUS: usize = 8;
@@ -69,6 +73,7 @@ impl<'a> Boot<'a> {
 
     /// Boots and returns what the console said, however it ended.
     pub(crate) fn run(&self, bench: &Bench, image: &Image) -> Result<Console> {
+        setup::install(PACKAGES.to_vec())?;
         let directory = bench.cache.join("guest");
         let initrd = self.initrd(&directory, image)?;
         let mut command = Command::new("nice");
