@@ -1,8 +1,8 @@
 //! `cargo xtask full`: everything that is exhaustive. `.ci/run` has no time for it: of what it leaves out it runs
 //! samples.
 //!
-//! Programs find `FLASHLOCK_FULL=1` in their environment: with it the model tests have wider bounds, and the conformance
-//! program tries more pairs of instructions. `docs/promises.md` says which it still leaves out, and why.
+//! Programs find `FLASHLOCK_FULL=1` in their environment: with it the model tests have wider bounds, and the
+//! conformance program tries more pairs of instructions. `docs/promises.md` says which it still leaves out, and why.
 
 use anyhow::Result;
 use clap::Args;

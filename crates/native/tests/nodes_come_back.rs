@@ -1,6 +1,6 @@
 //! A try of a held lock returns at once and costs no node; a destroyed lock gives back everything that it had. Checked
-//! for each mutex and each readers-writer lock of the catalogue, and for semaphores. (For nodes left by waiters that give up during a release, see
-//! `model/tests/shuttle/unwaited.rs`.)
+//! for each mutex and each readers-writer lock of the catalogue, and for semaphores. (For nodes left by waiters that
+//! give up during a release, see `model/tests/shuttle/unwaited.rs`.)
 
 use std::sync::mpsc;
 use std::time::Duration;

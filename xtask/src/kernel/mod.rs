@@ -46,19 +46,8 @@ pub(crate) struct Options {
 }
 
 /// Debian's names of what all steps need.
-const PACKAGES: [&str; 11] = [
-    "bc",
-    "binutils",
-    "bison",
-    "flex",
-    "gcc",
-    "git",
-    "libc6-dev",
-    "libelf-dev",
-    "make",
-    "python3-git",
-    "python3-ply",
-];
+const PACKAGES: [&str; 11] =
+    ["bc", "binutils", "bison", "flex", "gcc", "git", "libc6-dev", "libelf-dev", "make", "python3-git", "python3-ply"];
 
 /// What can be run alone.
 struct Part {

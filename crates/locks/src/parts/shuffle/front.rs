@@ -117,9 +117,9 @@ impl<M: Machine> ShflQueue<M> {
         left::of(&self.tail)
     }
 
-    /// Whether this may still be the queue in which a waiter waits, as far as that waiter can tell: nobody has woken it,
-    /// so the lock may be gone. Asks the kernel first, and then only reads. There is a tail as long as somebody waits;
-    /// there is no head for a moment, when one leaves.
+    /// Whether this may still be the queue in which a waiter waits, as far as that waiter can tell: nobody has woken
+    /// it, so the lock may be gone. Asks the kernel first, and then only reads. There is a tail as long as somebody
+    /// waits; there is no head for a moment, when one leaves.
     pub(crate) fn may_be_there(&self) -> bool {
         let names = |word: u32| Handle::from_word(word).is_some() && word < Handle::LIMIT;
         M::is_there(&self.tail) && names(self.tail.load(Relaxed)) && {

@@ -107,7 +107,8 @@ impl<M: Machine> ShflRwState<M> {
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
         }
-        if W::PARKS && M::crowded()
+        if W::PARKS
+            && M::crowded()
             && let Some(ended) = self.wait_outside(wait, until)
         {
             return ended;
