@@ -116,23 +116,30 @@ impl Bench {
         Ok(Some(image))
     }
 
+    /// Whether there is an image to boot, or may be one.
+    pub(crate) fn may_boot(&self) -> Result<bool> {
+        Ok(!self.image_limit.is_zero() || self.place(&Self::image_lines("")?, &[])?.join("bzImage").exists())
+    }
+
+    /// Where the image with these lines and edits is kept.
+    fn place(&self, lines: &str, edits: &[Edit]) -> Result<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        (&self.tree.stamp, lines, format!("{edits:?}"), compiler()?).hash(&mut hasher);
+        for file in MODULE_FILES {
+            fs::read(Self::tests().join("modules").join(file))?.hash(&mut hasher);
+        }
+        Ok(self.cache.join("images").join(format!("{:016x}", hasher.finish())))
+    }
+
     /// The image with this configuration besides the guest's, built from a source with these edits, unless it is in the
     /// cache. `None`: it would have taken too long, and may be left out.
     pub(crate) fn image(&self, config: &str, edits: &[Edit]) -> Result<Option<Image>> {
         let lines = Self::image_lines(config)?;
-        let mut hasher = DefaultHasher::new();
-        (&self.tree.stamp, &lines, format!("{edits:?}"), compiler()?).hash(&mut hasher);
-        for file in MODULE_FILES {
-            fs::read(Self::tests().join("modules").join(file))?.hash(&mut hasher);
-        }
-        let directory = self.cache.join("images").join(format!("{:016x}", hasher.finish()));
+        let directory = self.place(&lines, edits)?;
         let kernel = directory.join("bzImage");
         let modules = MODULES.map(|path| directory.join(path.rsplit('/').next().unwrap_or(path))).to_vec();
         if kernel.exists() {
             return Ok(Some(Image { kernel, modules }));
-        }
-        if self.may_skip && self.image_limit.is_zero() {
-            return Ok(None);
         }
         let build = self.image_build(&lines)?;
         let ours = build.out.join("ours");
