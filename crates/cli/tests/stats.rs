@@ -301,6 +301,26 @@ fn waits_without_an_acquisition_are_reported() {
     }
 }
 
+/// glibc takes the mutex again inside its condition variable. Nobody can count that, so nothing is concluded from it.
+#[test]
+fn waits_at_the_end_of_a_condition_wait_are_named_under_glibc_and_counted_under_the_lock_that_is_named() {
+    let program = compiled("wakes_all", "wakes_all");
+    let said = |locks: &[&str]| {
+        let output = flashlock().args(["run", "--stats"]).args(locks).arg("--").arg(&program).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let text = said(&[]);
+    assert!(text.contains("without those for taking a mutex again at the end of "), "{text}");
+    assert!(!text.contains("no other lock will help"), "{text}");
+    let named = text.split("run: flashlock run --stats --lock ").nth(1).and_then(|rest| rest.split(' ').next());
+    let name = named.unwrap_or_else(|| panic!("{text}"));
+    let text = said(&["--lock", name]);
+    let average = text.split("On average ").nth(1).and_then(|rest| rest.split(' ').next());
+    let average: f64 = average.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    assert!(average > 0.2 && !text.contains("without those"), "{name}: {text}");
+}
+
 #[test]
 fn more_objects_than_can_be_told_apart_are_counted_together() {
     let (program, file) = (compiled("contended", "many"), scratch("many.json"));

@@ -175,7 +175,8 @@ pub struct Derived {
     /// The share of attempts at readers-writer locks that had to wait; `null` if there were none.
     #[serde(default)]
     pub rw_contention: Option<f64>,
-    /// The average number of threads that waited for a mutex, a readers-writer lock or a spinlock during the run.
+    /// The average number of threads that waited for a mutex, a readers-writer lock or a spinlock during the run. Under
+    /// glibc's mutexes, this is without waits to take a mutex again at the end of a wait on a condition variable.
     #[serde(default)]
     pub waiting_threads: f64,
     /// Waits for a mutex, a readers-writer lock or a spinlock that had not ended when the program did.

@@ -1,5 +1,6 @@
 //! The counters of a run as text.
 
+use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::machine::event::Event;
 
 use super::{RunStats, Why};
@@ -124,18 +125,41 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
 /// How many threads waited for locks, and the conclusion.
 fn waiting(stats: &RunStats) -> String {
     let threads = stats.derived.waiting_threads;
-    let average = format!("On average {} threads waited for a lock", units::three_digits(threads));
-    let unfinished = stats.derived.unfinished_waits;
-    let average = match unfinished {
-        0 => average,
-        1 => format!("{average}, without 1 wait that had not ended when the program did"),
-        _ => format!("{average}, without {} waits that had not ended when the program did", units::count(unfinished)),
+    let (unfinished, unseen) = (stats.derived.unfinished_waits, unseen(stats));
+    let unfinished = match unfinished {
+        0 => None,
+        1 => Some("1 wait that had not ended when the program did".to_owned()),
+        _ => Some(format!("{} waits that had not ended when the program did", units::count(unfinished))),
     };
-    match stats.lock.is_glibc() {
-        true if threads < FEW_WAIT && unfinished == 0 => format!("{average}, so no other lock will help much."),
-        true => format!("{average}. To see whether another lock helps, run: flashlock compare -- CMD"),
-        false => format!("{average}."),
+    let missing: Vec<&str> = [&unfinished, &unseen].into_iter().flatten().map(String::as_str).collect();
+    let without = if missing.is_empty() { "" } else { ", without " };
+    let missing = missing.join(" and without ");
+    let average = format!("On average {} threads waited for a lock{without}{missing}", units::three_digits(threads));
+    let few = threads < FEW_WAIT && unfinished.is_none();
+    match (stats.lock.is_glibc(), unseen) {
+        (false, _) => format!("{average}."),
+        (true, None) if few => format!("{average}, so no other lock will help much."),
+        (true, Some(_)) if few => {
+            let lock = DEFAULT.info().name;
+            format!("{average}. To count those too, run: flashlock run --stats --lock {lock} -- CMD")
+        }
+        (true, _) => format!("{average}. To see whether another lock helps, run: flashlock compare -- CMD"),
     }
+}
+
+/// The waits for a mutex that the locks of this run did not show, if there may be any: those that end a wait on a
+/// condition variable. glibc takes the mutex again inside its own function. A lock that adopts the waiters of a
+/// broadcast hands itself over to them.
+fn unseen(stats: &RunStats) -> Option<String> {
+    let of = |event: Event| stats.events.of(event.name());
+    let (waits, moved) = (of(Event::CondWait), of(Event::CondMoved));
+    if stats.lock.is_glibc() {
+        let after = units::counted(waits, "wait");
+        let again = "those for taking a mutex again at the end of";
+        return (waits > 0).then(|| format!("{again} {after} on condition variables, which glibc does not show"));
+    }
+    let whose = units::counted(moved, "thread");
+    (moved > 0).then(|| format!("those of {whose} that a broadcast moved from a condition variable to the mutex"))
 }
 
 /// The table of objects left to glibc: how many, how many operations on them, and why.

@@ -138,6 +138,35 @@ fn what_cannot_be_gained_is_said_of_glibcs_locks_only() {
 }
 
 #[test]
+fn waits_that_the_locks_do_not_show_are_named_and_nothing_is_concluded() {
+    let said = |lock, waits, event: Event, count| {
+        let text = words(&render(
+            &of_objects(lock, Vec::new(), |totals| {
+                totals.events[Event::Acquire as usize] = 9;
+                totals.events[Event::CondWait as usize] = 336;
+                totals.events[event as usize] = count;
+                totals.waiting[Use::Mutex as usize] = waits;
+            }),
+            120,
+        ));
+        let (_, said) = text.split_once("On average 0 threads waited for a lock").unwrap();
+        said.to_owned()
+    };
+    let hidden = "without those for taking a mutex again at the end of 336 waits on condition variables, which glibc \
+                  does not show. To";
+    let glibc = said(today(), 0, Event::CondWait, 336);
+    assert!(glibc.starts_with(&format!(", {hidden} count those too, run: flashlock run --stats --lock ")), "{glibc}");
+    let both = said(today(), 1, Event::CondWait, 336);
+    assert!(both.starts_with(", without 1 wait that had not ended when the program did and without those"), "{both}");
+    assert!(both.contains("To see whether another lock helps"), "{both}");
+    let ours = || Lock::from(&Choice::DEFAULT);
+    let moved = said(ours(), 0, Event::CondMoved, 3);
+    let expected = ", without those of 3 threads that a broadcast moved from a condition variable to the mutex. ";
+    assert!(moved.starts_with(expected), "{moved}");
+    assert!(said(ours(), 0, Event::CondMoved, 0).starts_with(". "));
+}
+
+#[test]
 fn locks_that_were_waited_for_come_first_and_semaphores_apart() {
     let object = |kind: &str, symbol: &str, waited_ns| Object {
         kind: Some(kind.into()),
