@@ -109,11 +109,13 @@ fn unloadable(head: &[u8], is_big_endian: bool, length: u64) -> Option<&'static 
 }
 
 fn script(line: &[u8]) -> Image {
+    // The kernel ignores no other blanks: in a file with the line ends of Windows, the name ends in one.
+    const BLANKS: [char; 2] = [' ', '\t'];
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
-    let line = line.trim();
-    let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    let argument = argument.trim();
+    let line = line.trim_matches(BLANKS);
+    let (interpreter, argument) = line.split_once(BLANKS).unwrap_or((line, ""));
+    let argument = argument.trim_matches(BLANKS);
     Image::Script(interpreter.to_owned(), (!argument.is_empty()).then(|| argument.to_owned()))
 }
 
@@ -202,6 +204,7 @@ mod tests {
         for (line, interpreter, argument) in [
             (" /usr/bin/env python3 -u\nx", "/usr/bin/env", Some("python3 -u")),
             ("/bin/sh\n", "/bin/sh", None),
+            ("/bin/sh\r\n", "/bin/sh\r", None),
             ("", "", None),
         ] {
             let Image::Script(found, rest) = script(line.as_bytes()) else { panic!("not a script") };

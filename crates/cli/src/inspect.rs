@@ -185,28 +185,49 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
     ))
 }
 
-/// `/usr/bin/env [-S] [NAME=VALUE…] PROGRAM` stands for the program in PATH, as far as a look at the words shows it.
-/// If they name no program, `env` itself is inspected: it has more options, and it says itself what it cannot run.
+/// The program that interprets a script. `env` stands for the program that it runs.
 fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, Unrunnable> {
     let direct = Path::new(interpreter);
-    if direct.file_name() == Some(OsStr::new("env")) {
-        let words = argument.unwrap_or_default().split_whitespace();
-        let mut words = words.skip_while(|word| word.starts_with('-') || word.contains('='));
-        let named = words.next().and_then(|word| search::program(OsStr::new(word)).ok());
-        if let Some(program) = named {
-            return Ok(program);
-        }
+    let found = search::executable(direct.to_owned()).map_err(|why| no_interpreter(interpreter, why))?;
+    if direct.file_name() != Some(OsStr::new("env")) {
+        return Ok(found);
     }
-    search::executable(direct.to_owned()).map_err(|why| {
-        let (code, what) = match why {
-            NoProgram::Missing => (NOT_FOUND, "does not exist".to_owned()),
-            NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory".to_owned()),
-            NoProgram::NoFile(_) => (NOT_EXECUTABLE, "is no regular file".to_owned()),
-            NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "is not executable".to_owned()),
-            NoProgram::Unreachable(why) => (NOT_EXECUTABLE, format!("cannot be reached: {why}")),
-        };
-        Unrunnable(code, format!("it is a script, and its interpreter '{interpreter}' {what}"))
-    })
+    match argument.and_then(run_by_env) {
+        None => Ok(found),
+        Some(name) => search::program(OsStr::new(name)).map_err(|why| no_interpreter(name, why)),
+    }
+}
+
+/// The program that `env` runs if a script gives it this argument: `PROGRAM`, or `-S [NAME=VALUE…] PROGRAM …`. `None`
+/// if that depends on more: `env` has further options, and it says itself what it cannot run.
+fn run_by_env(argument: &str) -> Option<&str> {
+    let Some(words) = argument.strip_prefix("-S") else {
+        // The kernel passes all of the line as one word.
+        return (!argument.starts_with('-') && !argument.contains('=')).then_some(argument);
+    };
+    if words.contains(['"', '\'', '\\', '$', '#']) || words.contains("PATH=") {
+        return None;
+    }
+    words.split_whitespace().find(|word| !word.contains('=')).filter(|word| !word.starts_with('-'))
+}
+
+/// Why a script's interpreter cannot be run.
+fn no_interpreter(interpreter: &str, why: NoProgram) -> Unrunnable {
+    let (code, what) = match why {
+        NoProgram::Missing if interpreter.contains('/') => (NOT_FOUND, "does not exist".to_owned()),
+        NoProgram::Missing => (NOT_FOUND, "is not in PATH".to_owned()),
+        NoProgram::Directory(_) => (NOT_EXECUTABLE, "is a directory".to_owned()),
+        NoProgram::NoFile(_) => (NOT_EXECUTABLE, "is no regular file".to_owned()),
+        NoProgram::NotExecutable(_) => (NOT_EXECUTABLE, "is not executable".to_owned()),
+        NoProgram::Unreachable(why) => (NOT_EXECUTABLE, format!("cannot be reached: {why}")),
+    };
+    let hint = match (code, interpreter.ends_with('\r'), interpreter.contains(' ')) {
+        (NOT_FOUND, true, _) => "; the script has the line ends of Windows",
+        (NOT_FOUND, _, true) => "; the #! line needs 'env -S' for a program with arguments",
+        _ => "",
+    };
+    let shown = interpreter.escape_debug();
+    Unrunnable(code, format!("it is a script, and its interpreter '{shown}' {what}{hint}"))
 }
 
 /// Why the kernel cannot run such a file, unless its format is registered.
@@ -329,11 +350,14 @@ mod tests {
         let script = std::env::temp_dir().join(format!("flashlock-inspect-{}", std::process::id()));
         for (text, said) in [
             ("#!/usr/bin/env -S sh -e\n", "/sh"),
+            ("#!/usr/bin/env -SLANG=C sh -e\n", "/sh"),
+            ("#! /usr/bin/env  sh \n", "/sh"),
             ("#!/usr/bin/env -S -u FOO sh\n", "/env"),
             ("#!/usr/bin/env -S \"sh\" -e\n", "/env"),
-            ("#!/usr/bin/env -Secho hello\n", "/env"),
-            ("#!/usr/bin/env -Ssh\n", "/env"),
-            ("#!/usr/bin/env no-such-program\n", "/env"),
+            ("#!/usr/bin/env -S PATH=/no/such no-such-program\n", "/env"),
+            ("#!/usr/bin/env -i\n", "/env"),
+            ("#!/usr/bin/env FOO=1\n", "/env"),
+            ("#!/usr/bin/env\n", "/env"),
             ("echo\n", "run by /bin/sh"),
         ] {
             fs::write(&script, text).unwrap();
@@ -343,6 +367,14 @@ mod tests {
         }
         for (text, code, said) in [
             ("#!/no/such/interpreter\n", NOT_FOUND, "does not exist"),
+            ("#!/no/such/env sh\n", NOT_FOUND, "'/no/such/env' does not exist"),
+            ("#!/usr/bin/env no-such-program\n", NOT_FOUND, "'no-such-program' is not in PATH"),
+            ("#!/usr/bin/env -S no-such-program -e\n", NOT_FOUND, "'no-such-program' is not in PATH"),
+            ("#!/usr/bin/env /no/such/program\n", NOT_FOUND, "'/no/such/program' does not exist"),
+            ("#!/usr/bin/env /dev/null\n", NOT_EXECUTABLE, "'/dev/null' is no regular file"),
+            ("#!/usr/bin/env sh -e\n", NOT_FOUND, "'sh -e' is not in PATH; the #! line needs 'env -S'"),
+            ("#!/bin/sh\r\n", NOT_FOUND, r"'/bin/sh\r' does not exist; the script has the line ends of Windows"),
+            ("#!/usr/bin/env sh\r\n", NOT_FOUND, r"'sh\r' is not in PATH; the script"),
             ("#!/dev/null\n", NOT_EXECUTABLE, "is no regular file"),
             ("#!/tmp\n", NOT_EXECUTABLE, "is a directory"),
         ] {
