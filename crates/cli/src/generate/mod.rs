@@ -1,5 +1,7 @@
 //! `flashlock generate`: man pages, shell completions and the reference, from the command line's own definition.
 
+mod man;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,7 @@ pub(crate) fn run(args: &Args, whole: &clap::Command) -> Result<u8, Failure> {
     let write = || {
         fs::create_dir_all(directory)?;
         match args.what {
-            What::Man => clap_mangen::generate_to(visible(whole), directory),
+            What::Man => man::write(visible(whole), directory),
             What::Completions => completions(whole, directory),
             What::Markdown => markdown(whole, directory),
         }
