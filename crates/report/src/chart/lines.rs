@@ -172,13 +172,21 @@ impl Line<'_> {
         }
         let line = places.iter().map(|place| (place.x, place.y)).collect::<Vec<_>>();
         area.draw(&PathElement::new(line.clone(), colour.stroke_width(self.look.width())))?;
-        let radius = self.look.width() + 1;
-        for point in line {
-            if stroke == Stroke::Solid {
-                area.draw(&Circle::new(point, radius, colour.filled()))?;
-            } else {
-                area.draw(&Circle::new(point, radius, GROUND.filled()))?;
-                area.draw(&Circle::new(point, radius, colour.stroke_width(1)))?;
+        let radius = self.look.width() as i32 + 1;
+        for (x, y) in line {
+            let square = [(x - radius, y - radius), (x + radius, y + radius)];
+            let triangle = vec![(x, y - radius - 1), (x - radius - 1, y + radius), (x + radius + 1, y + radius)];
+            match stroke {
+                Stroke::Solid => area.draw(&Circle::new((x, y), radius, colour.filled()))?,
+                Stroke::Dashed => {
+                    area.draw(&Circle::new((x, y), radius, GROUND.filled()))?;
+                    area.draw(&Circle::new((x, y), radius, colour.stroke_width(1)))?;
+                }
+                Stroke::Dotted => {
+                    area.draw(&Rectangle::new(square, GROUND.filled()))?;
+                    area.draw(&Rectangle::new(square, colour.stroke_width(1)))?;
+                }
+                Stroke::Mixed => area.draw(&Polygon::new(triangle, colour.filled()))?,
             }
         }
         Ok(())

@@ -2,8 +2,11 @@
 //!
 //! Each lock has the same colour in every picture. People with any kind of colour vision can distinguish the colours of
 //! one [`Stroke`], and those of other projects' locks from ours beside them. All colours can be read on a white
-//! background and on a dark one. The tests below compute all of this. Locks of a family share a colour, and all except
-//! the best known of them are dotted.
+//! background and on a dark one. The tests below compute all of this.
+//!
+//! There are more locks than such colours: to those of the solid lines, at most four could be added. So the locks that
+//! the project's own pictures show have a colour each. Any other lock shares that of its family, and its line has other
+//! dashes and other points. In a picture with several such relatives, each has its own.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -48,15 +51,21 @@ pub(super) enum Stroke {
     Dashed,
     /// A lock of the same family as another one.
     Dotted,
+    /// A further one of the same family.
+    Mixed,
 }
 
 impl Stroke {
+    /// Those of locks of one family, in the order in which they are used.
+    const ALL: [Self; 4] = [Self::Solid, Self::Dotted, Self::Mixed, Self::Dashed];
+
     /// The pattern in a style sheet's syntax.
     pub(super) fn pattern(self) -> Option<&'static str> {
         match self {
             Self::Solid => None,
             Self::Dashed => Some("6 3"),
             Self::Dotted => Some("2 3"),
+            Self::Mixed => Some("9 3 2 3"),
         }
     }
 }
@@ -72,6 +81,8 @@ const TICKET: Shade = shade(0x3701d2, 0xdbb3e1);
 const MCS: Shade = shade(0x8c120d, 0xe74122);
 const CNA: Shade = shade(0x03856e, 0x448974);
 const MCSCR: Shade = shade(0x044f3c, 0x45f678);
+const HMCS: Shade = shade(0xcc4810, 0x8cb87c);
+const CST: Shade = shade(0x480080, 0xb4fcbc);
 /// The colour of a lock without a row below.
 const UNKNOWN: Shade = shade(0x6e7781, 0x8b949e);
 
@@ -94,10 +105,10 @@ const LOCKS: &[(&str, Shade, Stroke)] = &[
     ("mcs", MCS, Stroke::Solid),
     ("mcs-tp", MCS, Stroke::Dotted),
     ("clh", MCS, Stroke::Dotted),
-    ("hmcs", MCS, Stroke::Dotted),
+    ("hmcs", HMCS, Stroke::Solid),
     ("cna", CNA, Stroke::Solid),
     ("qspin-cna", CNA, Stroke::Dotted),
-    ("cst", CNA, Stroke::Dotted),
+    ("cst", CST, Stroke::Solid),
     ("c-bo-mcs", CNA, Stroke::Dotted),
     ("c-tkt-tkt", CNA, Stroke::Dotted),
     ("c-ptl-tkt", CNA, Stroke::Dotted),
@@ -130,9 +141,10 @@ impl Look {
         let mut looks: Vec<Self> = Vec::new();
         for lock in locks {
             let mut look = Self::usual(lock);
-            if looks.iter().any(|other| (other.dark, other.stroke) == (look.dark, look.stroke)) {
+            let is_taken = |stroke: Stroke| looks.iter().any(|other| (other.dark, other.stroke) == (look.dark, stroke));
+            if is_taken(look.stroke) {
                 // Such as the same lock with other options.
-                look.stroke = if look.stroke == Stroke::Dotted { Stroke::Dashed } else { Stroke::Dotted };
+                look.stroke = Stroke::ALL.into_iter().find(|stroke| !is_taken(*stroke)).unwrap_or(look.stroke);
             }
             let relatives = looks.iter().filter(|other| other.dark == look.dark).count();
             look.colour.2 ^= (relatives % 8) as u8;
@@ -283,6 +295,22 @@ mod tests {
         for (place, look) in alike.iter().enumerate() {
             assert!(alike[..place].iter().all(|other| other.colour != look.colour), "{alike:?}");
         }
-        assert_ne!(alike[0].stroke, alike[1].stroke);
+        for (place, look) in alike.iter().enumerate() {
+            assert!(alike[..place].iter().all(|other| other.stroke != look.stroke), "{alike:?}");
+        }
+    }
+
+    /// Those of `docs/results` with a picture.
+    #[test]
+    fn every_lock_of_a_picture_of_the_project_has_a_colour_of_its_own() {
+        for name in ["hot", "rw-hot", "compare", "programs", "kyoto", "leveldb"] {
+            let file = format!("{}/../../docs/results/{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let locks = crate::results::Results::read(file.as_ref()).unwrap().locks;
+            let looks = Look::of_all(&locks);
+            for (place, look) in looks.iter().enumerate() {
+                let same = looks[..place].iter().position(|other| other.dark == look.dark);
+                assert_eq!(same.map(|same| &locks[same]), None, "{name}: {}", locks[place]);
+            }
+        }
     }
 }
