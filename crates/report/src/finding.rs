@@ -127,30 +127,51 @@ fn overtaken(results: &Results, group: &Group, leaders: &[(&str, f64)], words: &
     (most >= led * CLEARLY).then(|| format!("{lock} is {} with {}", words.better, group.spoken(cell)))
 }
 
-/// The finding of several groups: how one lock does in each.
+/// The finding of several groups: how one lock does in each, in a sentence.
 fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String> {
     let baseline = results.baseline();
     if groups.iter().all(|group| is_same(results, group, lock)) {
         return Some(format!("{lock} does not differ from {baseline} beyond the noise"));
     }
-    let in_group = |group: &Group| {
-        let words = Words::of(results.metric(&group.merit)?);
-        let advantage = overall(results, group, lock)?;
-        let how = match () {
-            () if is_same(results, group, lock) => "no different".to_owned(),
-            () if advantage >= COLLAPSE => format!("{baseline} collapsed"),
-            () => format!(
-                "{} times {}{}",
-                three_digits(advantage),
-                words.as_what.trim_end_matches(" as"),
-                exception(results, group, lock, advantage)
-            ),
-        };
-        Some(format!("{}: {how}", group.title))
-    };
-    let parts: Option<Vec<String>> = groups.iter().map(in_group).collect();
-    let averaged = if groups.iter().any(|group| group.cells.len() > 1) { ", on average" } else { "" };
-    Some(format!("{lock} against {baseline}{averaged}. {}", parts?.join(". ")))
+    let averaged = if groups.iter().any(|group| group.cells.len() > 1) { " on average" } else { "" };
+    let (mut told, mut fell, mut said) = (Vec::new(), Vec::new(), None);
+    for group in groups {
+        let as_what = Words::of(results.metric(&group.merit)?).as_what;
+        let (advantage, title) = (overall(results, group, lock)?, lowered(&group.title));
+        if !is_same(results, group, lock) && advantage >= COLLAPSE {
+            fell.push(format!("{baseline} collapsed ({title})"));
+            continue;
+        }
+        // The baseline is named once, and so is what the factors are about.
+        let of = if told.is_empty() { format!(" {baseline}{averaged}") } else { String::new() };
+        told.push(if is_same(results, group, lock) {
+            let from = if told.is_empty() { " from" } else { "" };
+            format!("no different{from}{of} ({title})")
+        } else {
+            let about = match said.replace(as_what) {
+                Some(before) if before == as_what => String::new(),
+                _ if told.is_empty() => format!(" {as_what}"),
+                _ => format!(" {}", as_what.trim_end_matches(" as")),
+            };
+            let but = exception(results, group, lock, advantage);
+            format!("{} times{about}{of}{but} ({title})", three_digits(advantage))
+        });
+    }
+    // A part with an exception has a comma itself.
+    let between = if told.iter().any(|part| part.contains(", but ")) { "; " } else { ", " };
+    let is = if told.is_empty() { None } else { Some(format!("{lock} is {}", told.join(between))) };
+    Some(is.into_iter().chain(fell).collect::<Vec<_>>().join("; "))
+}
+
+/// A title inside a sentence: without the capital letter of its first word, unless that is a name as `SQLite` or a title
+/// of one word.
+fn lowered(title: &str) -> String {
+    let first = title.split(' ').next().unwrap_or_default();
+    let is_word = first.len() < title.len() && first.chars().skip(1).all(|letter| letter.is_lowercase());
+    match title.chars().next().filter(|letter| is_word && letter.is_uppercase()) {
+        Some(letter) => format!("{}{}", letter.to_lowercase(), &title[letter.len_utf8()..]),
+        None => title.to_owned(),
+    }
 }
 
 /// The finding of many groups: in how many of them one lock is better, and in how many worse.
@@ -169,10 +190,11 @@ fn tally(results: &Results, groups: &[Group], lock: &str) -> Option<String> {
     }
     let [good, bad] = if is_speed { ["faster", "slower"] } else { ["better", "worse"] };
     let counts = [(better, good), (worse, bad), (all - better - worse, "no different")];
-    let mut told = counts.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{how} in {count}"));
-    let first = told.next()?;
-    let rest: String = told.map(|part| format!(", {part}")).collect();
-    Some(format!("{lock}: {first} of {all} cases{rest}"))
+    let mut told: Vec<String> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{how} in {count}")).collect();
+    let first = told.first_mut()?;
+    *first = format!("{first} of {all} cases");
+    Some(format!("{lock} is {}", words::listed(&told)))
 }
 
 /// Whether statistics could not tell the lock from the baseline.
@@ -410,7 +432,7 @@ mod tests {
         let points: Vec<Point> = both.points.iter().map(|point| Point { group: "H".into(), ..point.clone() }).collect();
         both.points.extend(points);
         both.groups.push(second);
-        assert_eq!(headline(&both), "flash against glibc, on average. G: 2.00 times as fast. H: 2.00 times as fast");
+        assert_eq!(headline(&both), "flash is 2.00 times as fast as glibc on average (G), 2.00 times (H)");
         let groups = ["I", "J", "K"].map(|title| Group { title: title.into(), ..both.groups[0].clone() });
         for (group, speed) in groups.into_iter().zip([5.0, 20.1, 20.0]) {
             let rest = both.points.iter().filter(|point| point.group == "G").cloned().map(|mut point| {
@@ -425,9 +447,48 @@ mod tests {
             both.groups.push(group);
         }
         both.derive();
-        assert_eq!(headline(&both), "flash: faster in 2 of 5 cases, slower in 1, no different in 2");
+        assert_eq!(headline(&both), "flash is faster in 2 of 5 cases, slower in 1 and no different in 2");
         both.points.clear();
         assert_eq!(headline(&both), "Title");
+    }
+
+    /// Several results of one group each, as one result.
+    fn together(all: &[(&str, Results)]) -> Results {
+        let mut both = all[0].1.clone();
+        (both.groups, both.points) = (Vec::new(), Vec::new());
+        for (title, one) in all {
+            both.groups.push(Group { title: (*title).to_owned(), ..one.groups[0].clone() });
+            let points = one.points.iter().map(|point| Point { group: (*title).to_owned(), ..point.clone() });
+            both.points.extend(points);
+        }
+        both.derive();
+        both.judge();
+        both
+    }
+
+    #[test]
+    fn several_groups_make_a_sentence() {
+        let of = |flash| results(&[("glibc", [10.0; 3]), ("flash", flash)], true);
+        let (good, mixed) = (of([20.0; 3]), of([20.0, 14.0, 8.6]));
+        let same = of([10.0; 3]);
+        let fallen = results(&[("glibc", [0.01; 3]), ("flash", [20.0; 3])], true);
+        let told = |all: &[(&str, &Results)]| {
+            headline(&together(&all.iter().map(|(title, one)| (*title, (*one).clone())).collect::<Vec<_>>()))
+        };
+        assert_eq!(
+            told(&[("No work outside", &good), ("2 µs outside", &same)]),
+            "flash is 2.00 times as fast as glibc on average (no work outside), no different (2 µs outside)"
+        );
+        assert_eq!(
+            told(&[("SQLite here", &same), ("Redis", &good)]),
+            "flash is no different from glibc on average (SQLite here), 2.00 times as fast (Redis)"
+        );
+        assert_eq!(
+            told(&[("A lot", &mixed), ("B", &good), ("C", &fallen)]),
+            "flash is 1.34 times as fast as glibc on average, but 0.860 with 64 threads (a lot); 2.00 times (B); \
+             glibc collapsed (C)"
+        );
+        assert_eq!(told(&[("A", &fallen), ("B", &fallen)]), "glibc collapsed (A); glibc collapsed (B)");
     }
 
     #[test]

@@ -82,9 +82,15 @@ impl Page<'_> {
         format!("{} reaches {mean:.2} of the best lock on average, {worst:.2} at worst", self.of)
     }
 
+    /// Where the runs were made; when the page is made, and by what.
+    fn origin(&self) -> String {
+        let Provenance { flashlock, date, .. } = &self.provenance;
+        format!("{} · flashlock {flashlock} · {}", self.machine, date.split('T').next().unwrap_or_default())
+    }
+
     /// `regret.svg`.
     pub fn picture(&self) -> Result<String, Undrawable> {
-        heat::draw(&picture(&self.parts, self.of, &self.finding(), self.machine))
+        heat::draw(&picture(&self.parts, self.of, &self.finding(), &self.origin()))
     }
 
     /// `regret.md`.
@@ -213,7 +219,7 @@ fn lower(text: &str) -> String {
 }
 
 /// A panel for each mode; the cells that were held out are marked.
-fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
+fn picture(parts: &[Part], of: &str, title: &str, origin: &str) -> Heat {
     let panel = |(grid, mode): (Grid, Mode)| {
         let mut rows = Vec::new();
         for section in &SECTIONS {
@@ -245,7 +251,7 @@ fn picture(parts: &[Part], of: &str, title: &str, machine: &str) -> Heat {
     Heat {
         title: title.to_owned(),
         notes: vec![
-            machine.to_owned(),
+            origin.to_owned(),
             format!("Operations of {of}, as a share of those of the best lock in the cell; below .95 with its name"),
             "p_l: parking_lot".to_owned(),
             "° held out until the design was done · empty: not measured".to_owned(),
