@@ -13,6 +13,7 @@ use crate::json;
 use crate::lock_choice::{LockNames, explained, explained_order, known, known_rw, known_standalone};
 use crate::screen::{self, HEADING, styled};
 use crate::suggest::did_you_mean;
+use crate::usage;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -279,10 +280,6 @@ fn yes(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-/// What is said of a lock without exceptions.
-const NO_LIMIT_OF_ITS_OWN: &str = "none that only this lock has: it passes all checks that glibc's lock passes. All \
-                                   locks have those of docs/limits.md";
-
 fn describe(lock: Lock, width: u16) -> String {
     let facts = lock.facts();
     let mut fields = vec![("from".to_owned(), facts.paper.to_owned()), ("fair".to_owned(), facts.fair.to_owned())];
@@ -318,7 +315,8 @@ fn describe(lock: Lock, width: u16) -> String {
     if let Lock::Standalone(lock) = lock {
         say("limit", format!("flashlock run cannot use it: {}", lock.why_standalone));
     } else if exceptions.is_empty() {
-        say("limit", NO_LIMIT_OF_ITS_OWN.to_owned());
+        let own = "none that only this lock has: it passes all checks that glibc's lock passes";
+        say("limit", format!("{own}. All locks have those of {}", usage::page("limits.md")));
     }
     let mark = if lock.is_default() { " (default)" } else { "" };
     let label = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

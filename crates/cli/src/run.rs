@@ -25,56 +25,42 @@ const EXAMPLES: &str = "\
 Examples:
   flashlock run -- ./server --port 80             the default lock
   flashlock run --lock mcs:wait=park -- ./server  another lock, with an option
-  flashlock run --rw shfl-rw -- ./server          another readers-writer lock
   flashlock run --stats -- ./server               glibc's locks, counted
-  flashlock run --stats --lock shfl -- ./server   shfl, counted
+  flashlock run --stats --lock flash -- ./server  flash, counted
   flashlock run --stats=json --stats-file s.json -- ./server
-  flashlock run --lock futex                      no program: a demonstration
+  flashlock locks                                 list the locks
+  flashlock locks NAME                            the options of one
 
-'flashlock locks' lists the locks; 'flashlock locks NAME' the options of one.
+What is replaced: pthread and C11 mutexes, condition variables, readers-writer
+locks, spinlocks and unnamed semaphores, of the program and its libraries.
+Robust, process-shared, priority-inheriting and priority-protected ones stay.
 
-What is replaced: pthread and C11 mutexes and condition variables of the program
-and its libraries; readers-writer locks (--rw); spinlocks and unnamed private
-semaphores, in the same way under every lock. Robust, process-shared,
-priority-inheriting and priority-protected objects stay glibc's. With --lock
-glibc nothing is replaced.
+--stats counts under glibc's locks, which the program uses today. If fewer than
+0.05 threads waited for a lock on average, no lock will help much. But glibc
+hides waits for a mutex at the end of a condition wait: --lock flash shows them.
+Counting makes a program that does little else than lock several times slower.
 
---stats counts under glibc's locks, because the program uses these today. Name a
-lock to count under that one; but a lock that lets few threads circulate hides
-contention. The report shows which kind of object has the most operations, which
-locks threads waited for, how long they waited, and how many threads waited on
-average. If fewer than 0.05 threads waited, no lock will help much. There is
-always a report, even after SIGKILL. Counting takes time: a program that does
-little else than lock runs several times slower.
-
-Without --stats, flashlock becomes the program (exec). With --stats, it waits
-for the program and forwards signals to it (HUP INT QUIT ABRT USR1 USR2 ALRM
-TERM URG XCPU VTALRM PROF WINCH IO, and real-time signals). Then it ends as the
-program ended: with the same exit status, or by the same signal.
+Without --stats, flashlock becomes the program (exec). With --stats, it forwards
+signals to the program, and ends as the program ends, by a signal if need be.
 ";
 const STATUS: &str = "\
-Exit status: the program's; 125 if flashlock itself failed; 126 if the program
-cannot be executed; 127 if it was not found; 2 for wrong usage. Of the
-demonstration: as of 'flashlock compare'.";
+Exit status: the program's; 2 wrong usage; 125 flashlock itself failed; 126 the
+program cannot be executed; 127 it was not found. A demonstration: as 'compare'.";
 
 /// Run a program with its pthread locks replaced
 ///
 /// Runs a dynamically linked program. One of flashlock's locks replaces its pthread mutexes and condition variables.
 /// The program is not changed. Programs that it starts get the same lock.
-///
-/// Without a program, it runs a demonstration of a few seconds: the key-value map of `flashlock compare`, with many
-/// threads, under this lock and under glibc's.
 #[derive(clap::Args)]
 #[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 pub(crate) struct Args {
-    /// The lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK. If that is not set:
-    /// flash, or glibc with --stats
+    /// The lock and its options; `glibc` keeps the program's own. By default FLASHLOCK. If that is not set: flash, or
+    /// glibc with --stats
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 
-    /// The readers-writer lock and its options; `glibc` keeps the program's own. By default the lock in FLASHLOCK_RW.
-    /// If that is not set: cst-rw, or glibc if the mutexes are glibc's. Its options, except wait=, also apply to
-    /// mutexes
+    /// The same for readers-writer locks. By default FLASHLOCK_RW. If that is not set: cst-rw, or glibc if the mutexes
+    /// are glibc's. Its options, except wait=, also apply to mutexes
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::RW_LOCKS, hide_possible_values = true)]
     rw: Option<String>,
 
@@ -87,7 +73,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "command")]
     stats_file: Option<PathBuf>,
 
-    /// The program and its arguments; without it, a demonstration runs
+    /// The program and its arguments; without it, a demonstration of a few seconds runs: a map under this lock and
+    /// under glibc's
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,

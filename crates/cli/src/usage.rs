@@ -1,5 +1,7 @@
 //! What the command lines of several verbs share.
 
+use std::path::Path;
+
 /// The width of help texts, in columns.
 pub(crate) const WIDTH: usize = 80;
 
@@ -11,20 +13,26 @@ Environment:
   FLASHLOCK_PRELOAD_PATH  the path of libflashlock_preload.so, or its directory
   FLASHLOCK_TOPOLOGY      for tests: an imagined machine, NODESxCORESxSMT
   FLASHLOCK_STATS_FD      set by run --stats for the program; do not set it
-  FLASHLOCK_RCL           delegated locks: which server runs which lock
-  FLASHLOCK_RCL_CONFIG    delegated locks: a TOML file with servers and locks
-  FLASHLOCK_RCL_TRACE     delegated locks: a file for decisions; - is stderr
+  FLASHLOCK_RCL, FLASHLOCK_RCL_CONFIG, FLASHLOCK_RCL_TRACE
+                          libflashlock_rcl: its locks; a file of them; a log
   LD_PRELOAD              other libraries in it are kept, after flashlock's
   ASAN_OPTIONS            run, compare: verify_asan_link_order=0 goes before it
   NO_COLOR                no colours, unless --color=always is given
   COLUMNS                 the width of output that does not go to a terminal
-                          (not of --stats-file)
-  CXX                     compare: the compiler for tbb, absl and nsync
-  TMPDIR                  compare: where it builds them
+  CXX, TMPDIR             compare: compiler for tbb, absl, nsync, and its place
   LD_LIBRARY_PATH         doctor looks for libraries there, as the loader does
-  (Delegated locks: those of programs that use libflashlock_rcl or the crate
-  flashlock-delegation; see docs/delegation.md.)
 ";
+
+/// Where an installation has the documents, below its prefix.
+const DOCUMENTS: &str = "share/doc/flashlock";
+
+/// The path of a page of the documentation, in this installation; else in the source tree.
+pub(crate) fn page(name: &str) -> String {
+    let command = std::env::current_exe().ok();
+    let prefix = command.as_deref().and_then(Path::parent).and_then(Path::parent);
+    let installed = prefix.map(|prefix| prefix.join(DOCUMENTS).join("docs").join(name)).filter(|page| page.is_file());
+    installed.map_or_else(|| format!("docs/{name}"), |page| page.display().to_string())
+}
 
 /// The parser of a whole number within these limits.
 pub(crate) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
@@ -55,7 +63,15 @@ mod tests {
             config::ENV_FILE,
             governor::ENV_TRACE,
         ] {
-            assert!(ENVIRONMENT.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+            assert!(ENVIRONMENT.split([' ', ',', '\n']).any(|word| word == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn pages_that_are_named_exist() {
+        for name in ["fidelity.md", "limits.md"] {
+            let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page(name));
+            assert!(page.is_file(), "{}", page.display());
         }
     }
 

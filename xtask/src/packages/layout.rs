@@ -25,8 +25,11 @@ pub(super) const ZSH: &str = "share/zsh/site-functions";
 const BASH: &str = "share/bash-completion/completions";
 const FISH: &str = "share/fish/vendor_completions.d";
 
-/// Small programs for the first steps. That in Rust is built inside the tree only.
-pub(super) const EXAMPLES: [&str; 2] = ["examples/counter.c", "examples/queue.cpp"];
+/// Small programs for the first steps. That in Rust is to be read: it is built inside the tree only.
+const EXAMPLES: [&str; 3] = ["examples/counter.c", "examples/queue.cpp", "examples/embed/src/main.rs"];
+/// The pages that the command, the man pages and `CHANGELOG.md` refer to, with all pages that they link to. Links into
+/// the source lead nowhere.
+const PAGES: &str = "docs";
 
 /// A file of an installation.
 #[derive(Clone, Debug)]
@@ -86,11 +89,26 @@ pub(super) fn files(built: &Built) -> Result<Vec<File>> {
         files.push(File::new(completions, format!("{directory}/{called}")));
     }
     files.extend(built.embedded.files()?);
-    let documents = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-    files.extend(documents.map(|document| File::into(DOCUMENTS, workspace::path(document))));
-    files.extend(EXAMPLES.map(|example| File::into(&format!("{DOCUMENTS}/examples"), workspace::path(example))));
+    let documents = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+    let documents = documents.into_iter().chain(EXAMPLES).map(str::to_owned).chain(pages(PAGES)?);
+    files.extend(documents.map(|document| File::new(workspace::path(&document), format!("{DOCUMENTS}/{document}"))));
     files.sort_by(|one, other| one.to.cmp(&other.to));
     Ok(files)
+}
+
+/// The pages below a directory of the tree, and their pictures.
+fn pages(directory: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in workspace::path(directory).read_dir().with_context(|| format!("cannot read {directory}"))? {
+        let entry = entry?;
+        let path = format!("{directory}/{}", entry.file_name().to_string_lossy());
+        match entry.file_type()?.is_dir() {
+            true => found.extend(pages(&path)?),
+            false if path.ends_with(".md") || path.ends_with(".svg") => found.push(path),
+            false => {}
+        }
+    }
+    Ok(found)
 }
 
 /// What `flashlock generate KIND` writes.
@@ -144,6 +162,19 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_documents_refer_to_is_installed() {
+        let pages = pages(PAGES).expect("pages");
+        for page in ["docs/fidelity.md", "docs/simulate.md", "docs/limits.md", "docs/delegation.md"] {
+            assert!(pages.iter().any(|found| found == page), "{page}");
+        }
+        let changes = files::read(&workspace::path("CHANGELOG.md")).expect("read");
+        let links = changes.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            assert!(pages.iter().any(|page| page == link) || EXAMPLES.contains(&link), "CHANGELOG.md: {link}");
+        }
+    }
 
     #[test]
     fn a_file_in_use_keeps_its_contents() {

@@ -87,9 +87,10 @@ lock differs is an answer, too. Ctrl-C ends the comparison and shows what was
 measured.
 
 How long: flashlock says so at the start (of a program, after its first run),
-and keeps to it. A verdict needs 3 rounds. If --time is too short for all locks,
-the last ones are left out. Locks that turn out to be too slow for it are given
-up. Notes name both.
+and keeps to it. With --runs, that is a minimum: the comparison ends when all
+runs are done, however slow a lock is. A verdict needs 3 rounds. If --time is
+too short for all locks, the last ones are left out. Locks that turn out to be
+too slow for it are given up. Notes name both.
 
 The program's standard input is /dev/null. When its time is up, or after Ctrl-C,
 it gets SIGTERM, and SIGKILL a second later.

@@ -59,7 +59,8 @@ Every lock runs with every number of threads, every seed and every placement of
 the threads. Ratios are to the first lock.
 
 The time line of --trace opens in https://ui.perfetto.dev and in the Firefox
-Profiler. docs/simulate.md describes workloads, figures and machine files.
+Profiler. docs/simulate.md describes workloads, figures and machine files. An
+installation has docs/ below share/doc/flashlock.
 
 Ctrl-C ends it, and shows what was done until then.
 
@@ -282,10 +283,17 @@ pub(crate) fn run(args: &'static Args) -> Result<u8, Failure> {
 /// The machine that `--machine` names.
 fn find(name: &str) -> Result<Description, Failure> {
     Description::find(name).map_err(|error| {
-        let hint = match Path::new(name).is_file() {
-            true => "\nA complete description to begin with: flashlock simulate --show-machine".to_owned(),
-            false => did_you_mean(name, Description::names()).map(|meant| format!("; {meant}")).unwrap_or_default(),
+        let path = Path::new(name);
+        let what = match did_you_mean(name, Description::names()) {
+            _ if path.is_file() => {
+                format!("{error}\nA complete description to begin with: flashlock simulate --show-machine")
+            }
+            // A near name says more than the names of all.
+            Some(meant) if !path.exists() => {
+                format!("there is no machine and no file '{name}'; {meant} (see 'flashlock simulate --list-machines')")
+            }
+            _ => error,
         };
-        Failure::usage(format_args!("--machine: {error}{hint}"))
+        Failure::usage(format_args!("--machine: {what}"))
     })
 }
