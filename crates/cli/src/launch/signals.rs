@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::thread;
 use std::time::Duration;
 
 /// The signals that are forwarded to the program, besides the real-time signals: those that others send, or timers and
@@ -118,6 +119,9 @@ pub(crate) fn discard_pending(set: &libc::sigset_t) {
     while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &now) } > 0 {}
 }
 
+/// Signals that arrive within this time belong to one interruption.
+const TOGETHER: Duration = Duration::from_millis(500);
+
 /// While it exists, the user's interrupting signals are blocked in the calling thread and in the threads that it
 /// starts. They are polled instead. Ignored signals stay ignored.
 pub(crate) struct Interruption {
@@ -135,6 +139,22 @@ impl Interruption {
     /// Whether an interruption has arrived.
     pub(crate) fn has_come(&self) -> bool {
         wait_until(&self.set, Duration::ZERO).is_some()
+    }
+
+    /// After an interruption: another one ends this process, so that nobody has to wait for what is still to be done.
+    /// Those of the next half second are discarded: a key may be pressed twice, and a tool may send several signals.
+    pub(crate) fn end_at_the_next(self) {
+        let Self { set, before } = self;
+        thread::spawn(move || {
+            thread::sleep(TOGETHER);
+            discard_pending(&set);
+            // The other threads still block them. So the kernel delivers the next one to this thread.
+            set_mask(&before);
+            loop {
+                thread::park();
+            }
+        });
+        std::mem::forget(self);
     }
 }
 

@@ -171,7 +171,11 @@ impl<'a> Sweep<'a> {
                 break;
             }
         }
-        drop(interruption);
+        if results.method.interrupted {
+            interruption.end_at_the_next();
+        } else {
+            drop(interruption);
+        }
         bar.finish_and_clear();
         done.sort_by_key(|(job, _)| *job);
         let mut timeline = Timeline::default();

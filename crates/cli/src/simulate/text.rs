@@ -1,11 +1,12 @@
 //! A simulation's result as text.
 
-use flashlock_report::results::{Group, Point, Results};
+use flashlock_report::results::{Group, Point, Results, Simulated};
 use flashlock_report::table::{self, Row, paragraph};
 use flashlock_report::units;
 use flashlock_sim::Use;
 
 use crate::screen::{BAD, HEADING, styled};
+use crate::usage;
 
 /// The text for a missing figure.
 const NONE: &str = "–";
@@ -20,7 +21,8 @@ pub(super) fn render(results: &Results, explain: bool, width: u16) -> String {
     if results.method.interrupted {
         let done: usize = results.points.iter().map(|point| point.runs.len() + point.failures.len()).sum();
         let all = results.points.len() * results.method.rounds as usize;
-        let what = format!("Interrupted: {done} of {all} runs were done.");
+        let what =
+            format!("Interrupted: {} of {} runs were done.", units::count(done as u64), units::count(all as u64));
         out.push_str(&format!("{}\n", styled(BAD, &paragraph(&what, width))));
     }
     for group in &results.groups {
@@ -153,12 +155,10 @@ fn counted_threads(cell: &str) -> String {
 /// The numbers of runs, seeds and placements, and how far to trust them.
 fn how(results: &Results, group: &Group) -> String {
     let Some(simulated) = &results.method.simulated else { return String::new() };
-    let trust = "docs/fidelity.md says how far to trust a simulation.";
+    let trust = format!("{} says how far to trust a simulation.", usage::page("fidelity.md"));
     if results.method.rounds == 1 {
         return format!("One run each, with seed {}. {trust}", results.method.seed);
     }
-    let seeds = units::counted(u64::from(simulated.seeds), "seed");
-    let placements = units::counted(u64::from(simulated.placements), "placement");
     let apart = |point: &Point| {
         let spread = point.figures.get(&group.merit).filter(|spread| spread.median > 0.0)?;
         Some(((spread.max - spread.min) / spread.median, point.lock.clone(), point.cell.clone()))
@@ -168,13 +168,30 @@ fn how(results: &Results, group: &Group) -> String {
         let threads = counted_threads(&threads);
         format!(" Throughput differs most between the runs of {lock} with {threads}: by {}.", units::percent(apart))
     });
-    let (rounds, seed) = (results.method.rounds, results.method.seed);
-    format!("Medians of {rounds} runs: {seeds} from {seed}, each with {placements} of the threads.{widest} {trust}")
+    format!("Medians of {}.{widest} {trust}", runs(results, simulated))
+}
+
+/// The runs of each lock with each number of threads. After an interruption, those that were done.
+fn runs(results: &Results, simulated: &Simulated) -> String {
+    let seed = results.method.seed;
+    let all = units::counted(results.method.rounds.into(), "run");
+    let placements = units::counted(simulated.placements.into(), "placement");
+    if !results.method.interrupted {
+        let seeds = units::counted(simulated.seeds.into(), "seed");
+        return format!("{all}: {seeds} from {seed}, each with {placements} of the threads");
+    }
+    let rounds = results.points.iter().flat_map(|point| &point.runs).map(|run| run.round);
+    let seeds = match rounds.max().unwrap_or_default() / simulated.placements.max(1) {
+        0 => format!("seed {seed}"),
+        more => format!("seeds {seed} to {}", seed.wrapping_add(more.into())),
+    };
+    let most = if simulated.placements > 1 { "up to " } else { "" };
+    format!("{} of {all}: {seeds}, with {most}{placements} of the threads each", results.runs_done())
 }
 
 #[cfg(test)]
 mod tests {
-    use flashlock_report::results::{Better, Metric, Run};
+    use flashlock_report::results::{Better, Method, Metric, Run};
 
     use super::*;
 
@@ -203,6 +220,22 @@ mod tests {
         let text = ratios(&results, &results.groups[0], 80);
         assert!(text.contains(">10") && text.contains("1.20") && !text.contains("689"), "{text}");
         assert!(text.contains(">10 is no gain: mcs collapsed (108 threads: 0.0100, flash 6.89)."), "{text}");
+    }
+
+    #[test]
+    fn an_interrupted_simulation_says_which_runs_were_done() {
+        let of = |placements, done: &[usize], interrupted| {
+            let run = |round| Run { round: round as u32, values: [].into() };
+            let point = |done: &usize| Point { runs: (0..*done).map(run).collect(), ..Point::default() };
+            let simulated = Simulated { seeds: 1000, placements, ..Simulated::default() };
+            let method = Method { rounds: 1000 * placements, seed: 1, interrupted, ..Method::default() };
+            runs(&Results { method, points: done.iter().map(point).collect(), ..Results::default() }, &simulated)
+        };
+        assert_eq!(of(1, &[1000], false), "1,000 runs: 1,000 seeds from 1, each with 1 placement of the threads");
+        let told = "98 to 101 of 1,000 runs: seeds 1 to 101, with 1 placement of the threads each";
+        assert_eq!(of(1, &[98, 101, 99], true), told);
+        let told = "4 of 5,000 runs: seed 1, with up to 5 placements of the threads each";
+        assert_eq!(of(5, &[4, 0], true), told);
     }
 
     #[test]

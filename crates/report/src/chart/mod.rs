@@ -217,8 +217,12 @@ fn draw_foot(foot: &Area<'_>, results: &Results, panels: &[Panel<'_>]) -> Result
     };
     let has_bars = rounds > 1 && lines().next().is_some();
     let bars = if has_bars { " · points: medians, bars: from the least to the greatest" } else { "" };
+    let stopped = match results.method.interrupted {
+        true => format!(" · interrupted: {} of {rounds} runs", results.runs_done()),
+        false => String::new(),
+    };
     let cut = if has_bars && lines().any(lines::Panel::is_cut) { ", cut at the top of a panel" } else { "" };
-    for (line, words) in [origin, format!("{of}{bars}{cut}{noise}")].into_iter().enumerate() {
+    for (line, words) in [origin, format!("{of}{stopped}{bars}{cut}{noise}")].into_iter().enumerate() {
         let place = (MARGIN, 6 + 20 * line as i32);
         foot.draw(&Text::new(words, place, text(13, FontStyle::Normal).color(&FAINT_INK)))?;
     }
@@ -370,6 +374,9 @@ mod tests {
         let simulated = draw(&results).unwrap();
         assert!(simulated.contains("SIMULATED, not measured · One &amp; only · latencies × 0.75"), "{simulated}");
         assert!(simulated.contains("3 seeds × 1 placement of threads") && !simulated.contains("in random order"));
+        let method = Method { rounds: 1000, interrupted: true, ..results.method.clone() };
+        let stopped = draw(&Results { method, ..results.clone() }).unwrap();
+        assert!(stopped.contains("interrupted: 3 of 1000 runs"), "{stopped}");
         let (place, of) = (Some("packed".to_owned()), results.method.simulated.unwrap_or_default());
         let parameters = Parameters(
             [("lookups", 0), ("external", 700), ("keys", 5)].map(|(name, value)| (name.to_owned(), value)).to_vec(),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::provenance::{self, Provenance};
 use crate::statistics::{Ratio, Spread, Verdict};
+use crate::units;
 
 mod check;
 mod collapse;
@@ -269,6 +270,14 @@ impl Results {
         let point = |cell| self.point(&group.title, cell, lock).filter(|point| !point.figures.is_empty());
         let points: Vec<&Point> = group.cells.iter().map(|cell| point(cell)).collect::<Option<_>>()?;
         Spread::of(&points.iter().filter_map(|point| Some(point.figures.get(metric)?.median)).collect::<Vec<_>>())
+    }
+
+    /// How often the points were run that were run at all: `98 to 101`. After an interruption, some lack runs.
+    pub fn runs_done(&self) -> String {
+        let done = || self.points.iter().map(|point| point.runs.len() as u64).filter(|runs| *runs > 0);
+        let (least, most) = (done().min().unwrap_or_default(), done().max().unwrap_or_default());
+        let most = units::count(most);
+        if units::count(least) == most { most } else { format!("{} to {most}", units::count(least)) }
     }
 
     /// The numbers of failed runs and of all runs of a lock.
