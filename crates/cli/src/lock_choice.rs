@@ -5,7 +5,9 @@ use std::ffi::{OsStr, OsString};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use flashlock_locks::catalogue::rw::{RW_DEFAULT, RW_LOCKS, RwId, RwInfo};
-use flashlock_locks::catalogue::{DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo, STANDALONE, StandaloneInfo};
+use flashlock_locks::catalogue::{
+    DEFAULT, LOCKS, LockId, LockInfo, OptionInfo, OrderInfo, STANDALONE, StandaloneId, StandaloneInfo,
+};
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::order::Order;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
@@ -234,8 +236,9 @@ pub(crate) fn rw_named(text: &str) -> Option<&'static str> {
 
 /// The failure for a wrong text. `what` quotes the part that is wrong.
 fn bad(text: &str, from: &str, what: &str) -> Failure {
-    let name = text.split(':').next().unwrap_or_default();
+    let name = &text.split(':').next().unwrap_or_default().to_lowercase();
     let is_known = LockId::from_name(name).is_some() || RwId::from_name(name).is_some();
+    let is_known = is_known || StandaloneId::from_name(name).is_some();
     let about = if is_known { format!(" {name}") } else { String::new() };
     Failure::usage(format_args!("{from}: {what} (see 'flashlock locks{about}')"))
 }
@@ -250,7 +253,13 @@ pub(crate) fn explain(error: &BadChoice<'_>, others: &[&str], from: &str) -> Str
         true => format!("use it with {option} {name} or {variable}={name}"),
         false => format!("use it with {variable}={name}"),
     };
-    let meant = match *error {
+    let standalone = |name: &str| StandaloneId::from_name(&name.to_lowercase()).filter(|_| is_for_program);
+    let error = match *error {
+        // In capitals, for example.
+        BadChoice::Lock(name) | BadChoice::RwLock(name) => standalone(name).map_or(*error, BadChoice::Standalone),
+        other => other,
+    };
+    let meant = match error {
         BadChoice::Lock(name) if is_for_program && rw_named(name).is_some() => rw_named(name)
             .map(|name| format!("'{name}' is a readers-writer lock; {}", with("--rw", settings::ENV_RW, name))),
         BadChoice::RwLock(name) if LockId::from_name(&name.to_lowercase()).is_some() => {
@@ -382,6 +391,10 @@ mod tests {
             ("flash:wait=park", "lock flash has only wait=stp (see 'flashlock locks flash')"),
             ("shfl:policy=nmua", "did you mean 'numa'?"),
             ("glibc:wait=park", "have no options"),
+            ("rcl", "lock rcl cannot replace the locks of a program: "),
+            ("rcl", "(see 'flashlock locks rcl')"),
+            ("RCL", "lock rcl cannot replace the locks of a program: "),
+            ("RCL", "(see 'flashlock locks rcl')"),
         ] {
             assert!(said(text).contains(meant), "{text}: {}", said(text));
         }
@@ -393,6 +406,7 @@ mod tests {
             "{}",
             rw("mcs")
         );
+        assert!(rw("Rcl").contains("lock rcl cannot replace the locks of a program: "), "{}", rw("Rcl"));
         assert!(rw("cst-wr").contains("did you mean 'cst-rw'?"), "{}", rw("cst-wr"));
         assert!(rw("nothing").contains("known locks: futex-rw"), "{}", rw("nothing"));
         assert!(rw("").contains("no lock is named"));

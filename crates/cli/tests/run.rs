@@ -15,7 +15,9 @@ fn an_unknown_lock_lists_the_known_ones() {
     for (name, said) in [
         ("nothing", "unknown lock 'nothing'; known locks: tas futex ticket "),
         ("mcx", "unknown lock 'mcx'; did you mean 'mcs'?"),
-        ("SHFL", ": unknown lock 'SHFL'; did you mean 'shfl'? (see 'flashlock locks')"),
+        ("SHFL", ": unknown lock 'SHFL'; did you mean 'shfl'? (see 'flashlock locks shfl')"),
+        ("RCL", ": lock rcl cannot replace the locks of a program: "),
+        ("rcl", " (see 'flashlock locks rcl')"),
         ("cst-rw", "'cst-rw' is a readers-writer lock; use it with "),
     ] {
         let run = |args: &[&str], variable: &str| {
@@ -152,6 +154,7 @@ fn programs_that_cannot_be_run() {
     };
     let not_executable = file("not-executable", "", 0o644);
     let without_interpreter = file("without-interpreter", "#!/no/such/interpreter\n", 0o755);
+    let without_program = file("without-program", "#!/usr/bin/env no-such-program\n", 0o755);
     let with_directory = file("with-directory", "#!/tmp\n", 0o755);
     let data = file("data", "bin\0ary", 0o755);
     let cut_off = file("cut-off", "\x7fELF", 0o755);
@@ -171,6 +174,7 @@ fn programs_that_cannot_be_run() {
             127,
             "it is a script, and its interpreter '/no/such/interpreter' does not exist",
         ),
+        (without_program.as_str(), 127, "it is a script, and its interpreter 'no-such-program' is not in PATH"),
         (with_directory.as_str(), 126, "it is a script, and its interpreter '/tmp' is a directory"),
     ];
     for &(program, code, why) in cases.iter().chain(no_programs.iter().filter(|_| !others)) {

@@ -305,6 +305,10 @@ fn machines_that_are_none() {
     unknown.stderr(starts_with(
         "flashlock: --machine: there is no machine and no file 'no-such-machine'; known machines are: 2x18x2",
     ));
+    simulate(&["--machine", "2x18x"]).assert().code(2).stdout(is_empty()).stderr(
+        "flashlock: --machine: there is no machine and no file '2x18x'; did you mean '2x18x2'? (see 'flashlock \
+         simulate --list-machines')\n",
+    );
     let cases = [
         ("syntax.toml", "[topology]", "[topology", "line"),
         ("field.toml", "packages = 2", "package = 2", "unknown field `package`"),
