@@ -10,8 +10,9 @@
 //!
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
 //! that does not exist. So is a number of locks or checks, in the README and some other documents, that is not today's;
-//! a line, here or in a source, that is too wide; an import of the lock crate that runs against the picture in
-//! `docs/architecture.md`; and a circle of modules of the command or of its reports.
+//! a row for the catalogue in `CONTRIBUTING.md` that the catalogue would not take; a line, here or in a source, that is
+//! too wide; an import of the lock crate that runs against the picture in `docs/architecture.md`; and a circle of modules
+//! of the command or of its reports.
 
 mod circles;
 mod counts;
@@ -21,6 +22,7 @@ mod links;
 mod modules;
 mod pages;
 mod promises;
+mod recipe;
 mod width;
 mod workloads;
 
@@ -95,6 +97,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stale = counts::stale(&known, &locks)?;
     if !stale.is_empty() {
         bail!("numbers that are not those of today:\n  {}", stale.join("\n  "));
+    }
+    let outdated = recipe::faults()?;
+    if !outdated.is_empty() {
+        bail!("steps that do not work any more:\n  {}", outdated.join("\n  "));
     }
     let wide = width::wide()?;
     if !wide.is_empty() {
