@@ -198,8 +198,8 @@ fn interpreter_of(interpreter: &str, argument: Option<&str>) -> Result<PathBuf, 
     }
 }
 
-/// The program that `env` runs if a script gives it this argument: `PROGRAM`, or `-S [NAME=VALUE…] PROGRAM …`. `None`
-/// if that depends on more: `env` has further options, and it says itself what it cannot run.
+/// The program that `env` runs if a script gives it this argument: `PROGRAM`, or `-S [NAME=VALUE…] PROGRAM …`.
+/// `None` if that depends on more: `env` has further options, and it says itself what it cannot run.
 fn run_by_env(argument: &str) -> Option<&str> {
     let Some(words) = argument.strip_prefix("-S") else {
         // The kernel passes all of the line as one word.

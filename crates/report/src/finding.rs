@@ -163,8 +163,8 @@ fn of_subject(results: &Results, groups: &[Group], lock: &str) -> Option<String>
     Some(is.into_iter().chain(fell).collect::<Vec<_>>().join("; "))
 }
 
-/// A title inside a sentence: without the capital letter of its first word, unless that is a name as `SQLite` or a title
-/// of one word.
+/// A title inside a sentence: without the capital letter of its first word, unless that is a name as `SQLite` or the
+/// only word.
 fn lowered(title: &str) -> String {
     let first = title.split(' ').next().unwrap_or_default();
     let is_word = first.len() < title.len() && first.chars().skip(1).all(|letter| letter.is_lowercase());
