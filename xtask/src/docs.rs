@@ -11,8 +11,8 @@
 //! A link that leads nowhere, in these and in all other documents, is an error, and so is a check in `docs/promises.md`
 //! that does not exist. So is a number of locks or checks, in the README and some other documents, that is not today's;
 //! a row for the catalogue in `CONTRIBUTING.md` that the catalogue would not take; a line, here or in a source, that is
-//! too wide; an import of the lock crate that runs against the picture in `docs/architecture.md`; and a circle of modules
-//! of the command or of its reports.
+//! too wide; an import of the lock crate that runs against the picture in `docs/architecture.md`; and a circle of
+//! modules of the command or of its reports.
 
 mod circles;
 mod counts;

@@ -1,5 +1,5 @@
-//! Whether the row that `CONTRIBUTING.md` tells people to add to the catalogue has the facts of the rows that are there,
-//! in their order: a macro reads it, and takes no others.
+//! Whether the row that `CONTRIBUTING.md` tells people to add to the catalogue has the facts of the rows that are
+//! there, in their order: a macro reads it, and takes no others.
 
 use anyhow::{Context, Result};
 

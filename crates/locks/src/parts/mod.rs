@@ -19,6 +19,7 @@
 pub mod adoption;
 pub mod counted;
 pub(crate) mod list;
+pub(crate) mod naps;
 pub mod policy;
 pub mod queue;
 pub mod raw;

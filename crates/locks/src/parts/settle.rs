@@ -29,7 +29,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::{Machine, Patience, Word};
-use crate::parts::wait::nap_longer;
+use crate::parts::naps::nap_longer;
 
 /// Bit of `epoch`. (Epochs are below.)
 const SETTLING: u32 = 1 << 31;

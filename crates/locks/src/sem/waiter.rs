@@ -9,8 +9,8 @@ use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::parts::counted::about;
+use crate::parts::naps::nap_longer;
 use crate::parts::settle::try_settle;
-use crate::parts::wait::nap_longer;
 use crate::sem::call::{LISTED, acknowledge, is_listed, kind, prepare, waiting};
 use crate::sem::queue::{BUSY, NEWS, QUEUED, Semaphore, has_list, is_busy, permits};
 

@@ -11,7 +11,7 @@ use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, p
 use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_extra_head, after_resigning};
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::parts::counted::{park, wake};
-use crate::parts::wait::stay_away;
+use crate::parts::naps::stay_away;
 
 /// What a head does first.
 #[derive(Clone, Copy, PartialEq, Eq)]

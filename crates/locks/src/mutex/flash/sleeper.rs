@@ -38,7 +38,7 @@ use crate::mutex::flash::state::{
 use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
-use crate::parts::wait::stay_away;
+use crate::parts::naps::stay_away;
 
 /// Where a sleeper came.
 struct Line {

@@ -12,10 +12,11 @@ use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::parts::naps::nap_longer;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
 use crate::parts::shuffle::shuffler;
-use crate::parts::wait::{WaitPolicy, nap_longer};
+use crate::parts::wait::WaitPolicy;
 
 /// How long (µs) a head waits for a promised grant before it looks again.
 const PROMISE: u32 = 10;

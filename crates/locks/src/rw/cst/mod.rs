@@ -111,8 +111,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Word};
+use crate::parts::naps::nap_longer;
 use crate::parts::policy::GroupByRole;
-use crate::parts::wait::{SpinThenPark, WaitPolicy, nap_longer};
+use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
 use crate::rw::shfl::turn::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, has_no_readers, is_written};
