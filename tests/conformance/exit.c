@@ -257,6 +257,25 @@ CHECK(exit, memory_gone_under_waiters_with_deadlines) { lost_and_gone(&lost_mute
 
 CHECK(exit, memory_reused_under_waiters) { lost_and_reused(&lost_mutex, 3); }
 
+/* One of them has its turn first, and keeps the mutex. */
+static void unlock_once(void *object)
+{
+    CHECK_OK(pthread_mutex_unlock(object));
+}
+
+static int wait_and_keep(void *object, int me)
+{
+    (void)me;
+    CHECK_OK(pthread_mutex_lock(object));
+    for (;;) pause();
+}
+
+static const struct lost lost_after_a_turn = {hold_mutex, wait_and_keep, unlock_once};
+
+CHECK(exit, memory_gone_under_waiters_after_a_turn) { lost_and_gone(&lost_after_a_turn, 4); }
+
+CHECK(exit, memory_reused_under_waiters_after_a_turn) { lost_and_reused(&lost_after_a_turn, 4); }
+
 /* A broadcast lets threads wait for the mutex that is gone afterwards. */
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 

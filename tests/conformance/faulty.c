@@ -467,7 +467,7 @@ static void await_arrivals(struct mutex *m)
         if (polls > 200000000) abort();
 }
 
-/* Lets only the process in that used it first. */
+/* own-mutex-knows-its-process: stops each process but the first that used it. */
 static void stop_other_processes(struct mutex *m)
 {
     unsigned of = 0, me = getpid();

@@ -511,6 +511,19 @@ static int write_then_read(void *object, int me)
     return me > 0 ? read_for_ever(object, me) : write_for_ever(object, me);
 }
 
+static void unlock_once(void *object)
+{
+    CHECK_OK(pthread_rwlock_unlock(object));
+}
+
+/* One of them, or some readers, have their turn first, and keep the lock. */
+static int wait_and_keep(void *object, int me)
+{
+    CHECK_OK(me % 2 ? pthread_rwlock_rdlock(object) : pthread_rwlock_wrlock(object));
+    for (;;) pause();
+}
+
+static const struct lost lost_after_a_turn = {hold_written, wait_and_keep, unlock_once};
 static const struct lost lost_by_readers = {hold_written, read_for_ever, NULL};
 static const struct lost lost_by_writers = {hold_read, write_for_ever, NULL};
 static const struct lost lost_by_both = {hold_written, wait_for_ever, NULL};
@@ -526,3 +539,4 @@ LOST(a_writer, &lost_by_writers, 1)
 LOST(writers, &lost_by_writers, 4)
 LOST(both, &lost_by_both, 7)
 LOST(readers_behind_a_writer, &lost_behind_a_writer, 4)
+LOST(both_after_a_turn, &lost_after_a_turn, 6)

@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`: statistics that are switched off cost nothing, and an uncontended pair costs what
-//! glibc's costs.
+//! `cargo xtask instructions`: statistics that are switched off cost nothing, and an uncontended pair costs at most
+//! what glibc's costs.
 //!
 //! Shown in instructions, which repeat exactly, and not in seconds, which do not: the benchmark of uncontended pairs
 //! runs under callgrind with the ordinary preload library and with one built without the feature `stats`. Each runs

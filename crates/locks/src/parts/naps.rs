@@ -4,11 +4,14 @@
 
 use crate::machine::{Deadline, Machine, Pause, TimedOut, Word as _};
 
+/// How long (µs) a thread with a deadline naps at most: the nap may end so much later.
+const WITH_DEADLINE: u32 = 1_000;
+
 /// Waits for another thread to execute a few more instructions. That thread may have been stopped in between, for as
-/// long as one likes, so each nap (µs) is a quarter longer than the one before: it ends late by at most a fifth of the
-/// whole wait.
-pub(crate) fn nap_longer<M: Machine>(nap: &mut u32) {
-    M::pause(Pause::Nap(*nap));
+/// long as one likes. So each nap (µs) is a quarter longer than the one before: the last one is about a fifth of the
+/// whole wait. (A machine may end a long nap sooner.)
+pub(crate) fn nap_longer<M: Machine>(nap: &mut u32, until: Option<Deadline>) {
+    M::pause(Pause::Nap(if until.is_some() { (*nap).min(WITH_DEADLINE) } else { *nap }));
     *nap = nap.saturating_add(*nap / 4 + 1);
 }
 

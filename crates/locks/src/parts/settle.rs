@@ -74,7 +74,7 @@ fn settle_slow<M: Machine>(epoch: &M::Word, now: u32, reset: impl FnOnce()) {
             return;
         } else if seen == now | SETTLING {
             M::spin_until(epoch, Acquire, Patience::Budget, |epoch| epoch == now);
-            nap_longer::<M>(&mut nap);
+            nap_longer::<M>(&mut nap, None);
         } else if seen == 0 {
             let _ = epoch.compare_exchange(0, now, Relaxed, Relaxed);
         } else if epoch.compare_exchange(seen, now | SETTLING, Relaxed, Relaxed).is_ok() {

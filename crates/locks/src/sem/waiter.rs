@@ -113,7 +113,7 @@ impl<M: Machine> Semaphore<'_, M> {
             } else if until.is_some_and(|until| M::expired(&until)) {
                 Ended::TimedOut
             } else {
-                nap_longer::<M>(&mut nap);
+                nap_longer::<M>(&mut nap, until);
                 continue;
             };
             M::give_node(me);

@@ -95,7 +95,7 @@ impl<M: Machine> Lock<'_, M> {
 
     /// The wait of a sleeper that is counted and has seen `calls`.
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let sleepers = count(self.state());
+        let (sleepers, process) = (count(self.state()), M::epoch());
         let (line, mut nap) = (Line { sleepers, calls, began: M::micros() }, first_look::<M>(sleepers));
         loop {
             let unparked = park::<M>(&self.queue.calls, calls, Some(M::sooner(nap, until)));
@@ -104,7 +104,7 @@ impl<M: Machine> Lock<'_, M> {
                 Unparked::Woken | Unparked::Changed => {}
                 Unparked::Interrupted if !M::is_there(&self.queue.calls) => continue,
                 // If there was a call since, it does not sleep.
-                Unparked::Interrupted if Self::is_mine(self.state()) => continue,
+                Unparked::Interrupted if M::epoch() == process && Self::is_mine(self.state()) => continue,
                 Unparked::Interrupted => {
                     // A child that the handler has forked: the other waiters are not here.
                     self.settle();

@@ -12,7 +12,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
-use crate::parts::naps::nap_longer;
+use crate::parts::naps::{nap_longer, stay_away};
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
 use crate::parts::shuffle::shuffler;
@@ -61,10 +61,13 @@ impl<M: Machine> Lock<'_, M> {
                 return Contended::TimedOut;
             }
             if W::PARKS && late {
-                nap_longer::<M>(&mut nap);
+                nap_longer::<M>(&mut nap, None);
             } else if W::PARKS {
-                won = self.park_on_word(me, until, &mut nap);
-                taken = SLEEPERS; // Invariant 2.
+                let Some(parked) = self.park_on_word(me, until, &mut nap) else {
+                    stay_away::<M>(until);
+                    return Contended::TimedOut;
+                };
+                (won, taken) = (parked, SLEEPERS); // Invariant 2.
             }
             won = won || self.spin_as_head::<W, P>(me, until, taken);
         }
@@ -135,28 +138,36 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
-    /// lock. `nap`: how long it naps if the lock is about to be granted.
-    fn park_on_word(&self, me: Handle, until: Option<Deadline>, nap: &mut u32) -> bool {
+    /// lock; `None` if the lock is gone. `nap`: how long it naps if the lock is about to be granted.
+    fn park_on_word(&self, me: Handle, until: Option<Deadline>, nap: &mut u32) -> Option<bool> {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
-            return false; // Evicted.
+            return Some(false); // Evicted.
         }
         note_asleep::<M>(me);
         // AcqRel: see `hand_over`.
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
         let promise = self.queue.head.load(Relaxed) & PROMISED;
         if !won && promise == PROMISED {
-            nap_longer::<M>(nap); // The releaser needs two more instructions.
+            nap_longer::<M>(nap, None); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
-            // A wake-up that changed nothing came from a signal.
-            while M::park(self.word, SLEEPERS, until).is_other()
-                && self.word.load(Relaxed) == SLEEPERS
-                && self.queue.head.load(Relaxed) & GRANTED == 0
-                && node.state.load(Relaxed) == state::NAPPING
-            {}
+            loop {
+                let ended = M::park(self.word, SLEEPERS, until);
+                if !ended.is_by_others() && !M::is_there(self.word) {
+                    return None;
+                }
+                // A wake-up that changed nothing came from a signal.
+                let goes_on = ended.is_other()
+                    && self.word.load(Relaxed) == SLEEPERS
+                    && self.queue.head.load(Relaxed) & GRANTED == 0
+                    && node.state.load(Relaxed) == state::NAPPING;
+                if !goes_on {
+                    break;
+                }
+            }
         }
         self.wake_up(node); // Not if it was evicted.
-        won
+        Some(won)
     }
 }

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::counted::park;
@@ -19,6 +19,8 @@ use crate::parts::wait::{self, STAY, WaitPolicy};
 /// A waiter that has not seen the head asleep looks for the lock itself after this long (µs), then after twice as long,
 /// and so on without end.
 pub(crate) const LOOK: u32 = 16_000;
+/// A head that another thread may be evicting looks again after this long (µs), then after twice as long, and so on.
+const SOON: u32 = 10;
 /// A grant that has not been taken for this long (µs), or for two bounds if that is more, may be revoked.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in this many polls.
@@ -157,13 +159,16 @@ impl<M: Machine> ShflQueue<M> {
             if W::SPINS && (is_there || !W::PARKS) && self.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            match self.sleep_in_queue::<W>(node, &mut look, trusts, until) {
+            let (seen, ended) = self.sleep_in_queue::<W>(node, &mut look, trusts, until);
+            match seen {
+                // It was moved to the lock's word, and slept there until its own time had come.
+                state::NAPPING if !ended.is_by_others() && self.stays_gone(me, until) => return Turn::TimedOut,
                 notified if is_notified(notified) => return Turn::Head,
                 state::WAITING if W::PARKS => continue, // Woken ahead of its turn: spin.
                 _ => {}
             }
             let late = until.is_some_and(|deadline| M::expired(&deadline));
-            is_there = self.may_be_there();
+            is_there = self.may_be_there(node);
             let won = is_there && waiter.take(late);
             if won || late {
                 let turn = self.leave_node(node, won);
@@ -218,27 +223,46 @@ impl<M: Machine> ShflQueue<M> {
 
     /// WAITING -> PARKED. Sleeps until its state changes, it is woken for another reason, its deadline has passed, or
     /// `look` µs are over. If it `trusts` the head to be woken, it sleeps on after `look`, twice as long each time,
-    /// until there is a note that the head is awake. Returns the state then.
+    /// until there is a note that the head is awake. Returns the state then, and why it got up the last time.
     fn sleep_in_queue<W: WaitPolicy>(
         &self,
         node: &Node<M>,
         look: &mut u32,
         trusts: bool,
         until: Option<Deadline>,
-    ) -> u32 {
+    ) -> (u32, Unparked) {
+        let mut ended = Unparked::Changed;
         if W::PARKS {
             // If this fails, it is this waiter's turn, or the node was adopted asleep. The loop below sees both.
             let _ = node.state.compare_exchange(state::WAITING, state::PARKED, Relaxed, Relaxed);
         }
         while node.state.load(Acquire) == state::PARKED {
-            let ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
+            ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
             if ended.is_other() || !trusts || is_noted(node) || late() {
                 break;
             }
             *look = look.saturating_mul(2);
         }
-        node.state.load(Acquire)
+        (node.state.load(Acquire), ended)
+    }
+
+    /// For a head that was asleep on the lock's word, and got up by itself. If the lock seems to be gone, it sleeps on
+    /// its own node, and asks again more and more seldom: it may also be that another thread is evicting it at this
+    /// moment. Returns whether its deadline has passed at a lock that is gone.
+    pub(crate) fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
+        let (node, mut nap) = (me.node::<M>(), SOON);
+        while node.state.load(Acquire) == state::NAPPING
+            && node.is_alive()
+            && !(M::is_there(&self.tail) && named(self.front()) == Some(me))
+        {
+            if until.is_some_and(|deadline| M::expired(&deadline)) {
+                return !self.may_be_there(node);
+            }
+            park::<M>(&node.state, state::NAPPING, Some(M::sooner(nap, until)));
+            nap = nap.saturating_mul(2);
+        }
+        false
     }
 
     /// WAITING | PARKED -> ABANDONED, unless the waiter has just become head.

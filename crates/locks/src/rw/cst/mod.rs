@@ -203,7 +203,7 @@ impl<M: Machine> CstRwState<M> {
                 return false; // This thread is now on a part where no reader can come in this way, or it is late.
             }
             // A writer that holds `base` is about to say that it waits, or finds that it has to.
-            nap_longer::<M>(&mut nap);
+            nap_longer::<M>(&mut nap, until);
         }
         false
     }
@@ -278,7 +278,12 @@ impl<M: Machine> CstRwState<M> {
                 }
                 Ok(())
             }
-            Err(Refusal::TimedOut) if how != Reader::Behind && self.try_through(how).is_ok() => Ok(()),
+            // The lock may be gone.
+            Err(Refusal::TimedOut)
+                if how != Reader::Behind && M::is_there(&self.heat) && self.try_through(how).is_ok() =>
+            {
+                Ok(())
+            }
             refused => refused,
         }
     }

@@ -15,7 +15,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::wake;
-use crate::mutex::shuffle::turn::{LOOK, WALK_EVERY};
+use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::counted::park;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{named, note_asleep, waited};
@@ -92,7 +92,7 @@ impl<M: Machine> ShflRwState<M> {
             }
             if !won && W::PARKS {
                 let limit = if wait.looks_around() { Some(M::sooner(look, until)) } else { until };
-                if !self.park_on_count(me, want, limit) && self.stays_gone(me, until) {
+                if !self.park_on_count(me, want, limit) && self.queue.stays_gone(me, until) {
                     return Contended::TimedOut;
                 }
                 self.wake_up(me);
@@ -213,23 +213,6 @@ impl<M: Machine> ShflRwState<M> {
         }
         let limit = left.map_or(until, |left| Some(M::sooner(left, until)));
         park::<M>(&self.count, seen, limit).is_by_others()
-    }
-
-    /// A head that got up by itself. If the lock seems to be gone, it goes on sleeping, on its own node, and asks again
-    /// more and more seldom: it may also be that another thread is evicting it at this moment. Returns whether its
-    /// deadline has passed meanwhile.
-    fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
-        let (node, mut nap) = (me.node::<M>(), LOOK);
-        while node.state.load(Acquire) == state::NAPPING
-            && !(M::is_there(&self.count) && named(self.queue.front()) == Some(me))
-        {
-            if until.is_some_and(|deadline| M::expired(&deadline)) {
-                return true;
-            }
-            park::<M>(&node.state, state::NAPPING, Some(M::sooner(nap, until)));
-            nap = nap.saturating_mul(2);
-        }
-        false
     }
 }
 

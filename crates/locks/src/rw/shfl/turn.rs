@@ -277,13 +277,17 @@ impl<M: Machine> ShflRwState<M> {
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let (node, mut nap) = (me.node::<M>(), super::head::BREAK);
         while !self.queue.unname(me) {
+            if !node.is_alive() {
+                M::give_node(me); // A forked child, in which another thread has discarded the queue.
+                return None;
+            }
             // Another thread is evicting this one, or is giving that up.
             let gone = |seen| seen == state::EVICTED;
             if M::spin_until(&node.state, Acquire, crate::machine::Patience::Budget, gone).is_some() {
                 M::give_node(me);
                 return None;
             }
-            nap_longer::<M>(&mut nap);
+            nap_longer::<M>(&mut nap, None);
         }
         self.queue.pass(me, onto)
     }

@@ -108,6 +108,8 @@ use parts::{NumaNodes, Parts};
 
 /// How long (µs) a waiter naps at first between tries if the side block belongs to another process.
 const OUTSIDE: u32 = 1_000;
+/// How long (µs) at most: it waits for whole sections, and newcomers look sooner.
+const OUTSIDE_MOST: u32 = 20_000;
 
 /// C-BO-MCS; waiters wait by policy `W`.
 pub type CBoMcs<W = SpinThenPark> = Cohort<BackOff<W>, LocalMcs<W>>;
@@ -213,7 +215,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         waiting.end(ended)
     }
 
-    /// Tries the lock at intervals, which grow: its side block belongs to another process (invariant 5).
+    /// Tries the lock at intervals: its side block belongs to another process (invariant 5).
     #[cold]
     fn wait_outside(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut nap = OUTSIDE;
@@ -221,7 +223,8 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
                 return Err(TimedOut);
             }
-            nap_longer::<M>(&mut nap);
+            nap_longer::<M>(&mut nap, until);
+            nap = nap.min(OUTSIDE_MOST);
         }
         Ok(())
     }

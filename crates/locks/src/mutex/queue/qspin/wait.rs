@@ -125,7 +125,8 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Polls the word as long as the policy allows, and at least once. `and_more`: `attempt` looks at other words, too.
+    /// Polls the word as long as the policy allows, and at least once. `and_more`: `attempt` looks at other words, too,
+    /// so that the CPU cannot rest meanwhile.
     fn look<W: WaitPolicy>(self, until: Option<Deadline>, and_more: bool, mut attempt: impl FnMut(u32) -> bool) {
         let patience = W::patience(until, Patience::Budget);
         // Relaxed: only decides when to try the exchange.
