@@ -19,8 +19,6 @@ use crate::parts::wait::{self, STAY, WaitPolicy};
 /// A waiter that has not seen the head asleep looks for the lock itself after this long (µs), then after twice as long,
 /// and so on without end.
 pub(crate) const LOOK: u32 = 16_000;
-/// A head that another thread may be evicting looks again after this long (µs), then after twice as long, and so on.
-const SOON: u32 = 10;
 /// A grant that has not been taken for this long (µs), or for two bounds if that is more, may be revoked.
 const STALE_GRANT: u32 = 10_000;
 /// The shuffler walks once in this many polls.
@@ -248,19 +246,16 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// For a head that was asleep on the lock's word, and got up by itself. If the lock seems to be gone, it sleeps on
-    /// its own node, and asks again more and more seldom: it may also be that another thread is evicting it at this
-    /// moment. Returns whether its deadline has passed at a lock that is gone.
+    /// its own node, and asks again more and more seldom. (If it is being evicted, the queue may be empty for a moment.)
+    /// Returns whether its deadline has passed at a lock that is gone.
     pub(crate) fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
-        let (node, mut nap) = (me.node::<M>(), SOON);
-        while node.state.load(Acquire) == state::NAPPING
-            && node.is_alive()
-            && !(M::is_there(&self.tail) && named(self.front()) == Some(me))
-        {
+        let (node, mut look) = (me.node::<M>(), LOOK);
+        while node.state.load(Acquire) == state::NAPPING && !self.may_be_there(node) {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
-                return !self.may_be_there(node);
+                return true;
             }
-            park::<M>(&node.state, state::NAPPING, Some(M::sooner(nap, until)));
-            nap = nap.saturating_mul(2);
+            park::<M>(&node.state, state::NAPPING, Some(M::sooner(look, until)));
+            look = look.saturating_mul(2);
         }
         false
     }
