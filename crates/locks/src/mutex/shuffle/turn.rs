@@ -246,8 +246,8 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// For a head that was asleep on the lock's word, and got up by itself. If the lock seems to be gone, it sleeps on
-    /// its own node, and asks again more and more seldom. (If it is being evicted, the queue may be empty for a moment.)
-    /// Returns whether its deadline has passed at a lock that is gone.
+    /// its own node, and asks again more and more seldom. (If it is being evicted, the queue may be empty for a
+    /// moment.) Returns whether its deadline has passed at a lock that is gone.
     pub(crate) fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
         let (node, mut look) = (me.node::<M>(), LOOK);
         while node.state.load(Acquire) == state::NAPPING && !self.may_be_there(node) {

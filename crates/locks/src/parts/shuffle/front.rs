@@ -118,9 +118,9 @@ impl<M: Machine> ShflQueue<M> {
     }
 
     /// Whether this may still be the queue in which the thread with this node waits, as far as that thread can tell:
-    /// nobody has woken it, so the lock may be gone. Asks the kernel first, and then only reads. There is a tail as long
-    /// as somebody waits; there is no head for a moment, when one leaves. In a forked child, another thread may have
-    /// discarded the queue.
+    /// nobody has woken it, so the lock may be gone. Asks the kernel first, and then only reads. There is a tail as
+    /// long as somebody waits; there is no head for a moment, when one leaves. In a forked child, another thread may
+    /// have discarded the queue.
     pub(crate) fn may_be_there(&self, waiter: &Node<M>) -> bool {
         let names = |word: u32| Handle::from_word(word).is_some() && word < Handle::LIMIT;
         M::is_there(&self.tail)
