@@ -166,6 +166,50 @@ CHECK(fork, child_remakes_a_default_mutex_held_elsewhere) { with_holder_elsewher
 
 CHECK(fork, child_releases_for_a_holder_left_behind) { with_holder_elsewhere(KIND_DEFAULT, use_inherited); }
 
+/* A handler interrupts a wait, and forks. In the child it releases the mutex, for a holder that is not there. The wait
+ * goes on there, and ends. */
+static pthread_mutex_t interrupted = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic pid_t child_of_handler;
+static bool is_child;
+
+static void fork_and_release(int unused)
+{
+    (void)unused;
+    pid_t pid = fork();
+    if (pid != 0) {
+        atomic_store(&child_of_handler, pid);
+        return;
+    }
+    is_child = true;
+    alarm(10); /* against hangs */
+    HOT_OK(pthread_mutex_unlock(&interrupted));
+}
+
+static void *wait_for_interrupted(void *unused)
+{
+    CHECK_OK(pthread_mutex_lock(&interrupted));
+    if (is_child) _exit(0);
+    CHECK_OK(pthread_mutex_unlock(&interrupted));
+    return unused;
+}
+
+CHECK(fork, a_wait_goes_on_in_a_child_of_its_handler)
+{
+    pthread_t waiters[3];
+    CHECK_TRUE(signal(SIGUSR1, fork_and_release) != SIG_ERR, "no handler");
+    CHECK_OK(pthread_mutex_lock(&interrupted));
+    for (int i = 0; i < 3; i++) {
+        waiters[i] = thread_start(wait_for_interrupted, NULL);
+        nap_ms(10);
+    }
+    nap_ms(100); /* so that it waits; not in all locks does it sleep */
+    CHECK_OK(pthread_kill(waiters[2], SIGUSR1));
+    while (atomic_load(&child_of_handler) == 0) nap_ms(1);
+    CHECK_EQ(process_status(atomic_load(&child_of_handler)), 0);
+    CHECK_OK(pthread_mutex_unlock(&interrupted));
+    for (int i = 0; i < 3; i++) thread_join(waiters[i]);
+}
+
 /* ---- Generations ---- */
 
 static void descend(pthread_mutex_t *mutex, int generations)

@@ -29,6 +29,8 @@ pub const NOT_RUNNING: &[Exception] = group! {
         "signals.frozen_*", "slow_motion.*stopped_anywhere_stops_nobody_else", "torture.freeze-waiter";
     "the lock may be handed to the thread whose signal handler waits":
         "signals.handler_blocks_on_another_mutex_inside_a_lock";
+    "a waiter whose signal handler forks has a place in the child that no release there knows":
+        "fork.a_wait_goes_on_in_a_child_of_its_handler";
 };
 
 /// Of locks without a place for sleepers.

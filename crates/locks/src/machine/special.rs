@@ -3,9 +3,10 @@
 //! | function | for |
 //! |---|---|
 //! | [`any_node`](Special::any_node) | [semaphores](crate::sem) |
-//! | [`poll_until`](Special::poll_until) | waiting by [`umwait`](crate::parts::wait::Umwait), `evict=1`, servers of `rcl`, `qspin-cna` with `incremental=2` |
-//! | [`poll`](Special::poll), [`steps`](Special::steps), [`sleep_cost`](Special::sleep_cost), [`transfer_cost`](Special::transfer_cost) | [`flash`](crate::mutex::flash) |
-//! | [`is_there`](Special::is_there) | `flash`, ShflLocks and what waits outside a queue: threads that get up by themselves |
+//! | [`poll_until`](Special::poll_until) | `wait=umwait`, `evict=1`, `incremental=2`, servers of `rcl` |
+//! | [`poll`](Special::poll), [`steps`](Special::steps) | [`flash`](crate::mutex::flash) |
+//! | [`sleep_cost`](Special::sleep_cost), [`transfer_cost`](Special::transfer_cost) | `flash` |
+//! | [`is_there`](Special::is_there) | sleepers that get up by themselves: `flash`, ShflLocks |
 //! | [`light_fence`](Special::light_fence), [`heavy_fence`](Special::heavy_fence) | [`rcl`](crate::closure::rcl) |
 //! | [`priority`](Special::priority) | the policy [`priority`](crate::parts::policy::priority), [`qspin-cna`](crate::mutex::numa::qspin_cna) |
 //! | [`distance`](Special::distance) | the policy [`levels`](crate::parts::policy::levels) |

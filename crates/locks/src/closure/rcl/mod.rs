@@ -49,7 +49,7 @@
 //!
 //! | it goes | when |
 //! |---|---|
-//! | to a server | its threads spend at least the threshold's share of their time in its sections, a server would run them faster, and the CPUs can spare a server |
+//! | to a server | its sections take the threshold's share of time, a server is faster, and a CPU can be spared |
 //! | back | the server's use rate, over all scans, is low; or it does less than it did as an ordinary lock; or no CPU can be spared any more |
 //! | to another server | more than a fifth of the scans of a busy server run sections of several locks (false serialization) |
 //!

@@ -111,7 +111,7 @@ impl<M: Machine> LeftBehind<M> {
             if !is_full(seen) {
                 return None;
             }
-            // Nobody has woken it: the lock may be gone.
+            // It may have got up by itself: the lock may be gone.
             if M::is_there(word) && take() {
                 return Some(Ok(()));
             }

@@ -47,9 +47,11 @@
 //! |---|---|---|
 //! | OPEN | no writer holds the counters | CLAIMED, by the thread that holds `base` for writing |
 //! | CLAIMED | a writer closes the counters, and reads them | WRITTEN if the sum is 0, else DRAINING |
-//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if the writer gives up, or does not exist in a forked child (an *orphan*) |
+//! | DRAINING | a writer waits for the sum to become 0 | CLAIMED; OPEN if it gives up, or is an *orphan* |
 //! | WRITTEN | held for writing | OPEN at the release, or FOLDED |
 //! | FOLDED | not in use; all counters are CLOSED | OPEN, by the thread that holds `base` for writing |
+//!
+//! An *orphan* is a writer that does not exist in a forked child.
 //!
 //! ## The bound
 //! That of [`shfl-rw`](super::shfl), with its assumptions, and twice as many sections. Let n other threads use the
@@ -84,7 +86,7 @@
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | counter + 1 | AcqRel | counter `fetch_or`/`fetch_and`, by writers | sees the last section; invariant 3: the state of the index, and `base` |
+//! | counter + 1 | AcqRel | writers' `fetch_or`, `fetch_and` | sees the last section, the state, and `base` (invariant 3) |
 //! | counter − 1 | Release | the writer's `fetch_or`s | hands over what was read |
 //! | counter `fetch_or`, `fetch_and` | AcqRel | both | as above |
 //! | index `state` store, load | Release, Acquire | each other | invariant 3 goes through the counter; this keeps the argument local |

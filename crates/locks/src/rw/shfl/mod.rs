@@ -104,8 +104,8 @@
 //! |---|---|---|---|
 //! | `count` + reader in `enter`, CAS in `admit_…` | Acquire | the releases | sees the last section |
 //! | `count` − reader, − WRITER | Release | both | hands over this section |
-//! | `count`: `fetch_or` of SLEEPER by the head, `fetch_and` by its evictor | AcqRel | each other | one of the two sees what the other did |
-//! | `count`: `fetch_or`, `fetch_and` (other flags) | Relaxed | – | flags order nothing; read-modify-writes between a release and an acquisition hand it on |
+//! | `count`: `fetch_or` of SLEEPER (head), `fetch_and` (its evictor) | AcqRel | each other | one sees the other |
+//! | `count`: `fetch_or`, `fetch_and` (other flags) | Relaxed | – | flags order nothing; they hand a release on |
 //!
 //! **Cannot:** exclude code that bypasses flashlock and runs glibc's functions on the same lock.
 

@@ -278,7 +278,7 @@ impl<M: Machine> ShflRwState<M> {
         let (node, mut nap) = (me.node::<M>(), super::head::BREAK);
         while !self.queue.unname(me) {
             if !node.is_alive() {
-                M::give_node(me); // A forked child, in which another thread has discarded the queue.
+                // A forked child, without the queue. The node is lost: the tail may still name it.
                 return None;
             }
             // Another thread is evicting this one, or is giving that up.
