@@ -77,6 +77,16 @@ impl Word for Word32 {
     fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
         if is_alone() { alone::hand_back(&self.0, free, held) } else { self.0.swap(free, order) > held }
     }
+    #[inline(always)]
+    fn clear_high_byte(&self, _: Ordering) {
+        // A store of one byte. In Rust, atomic accesses of different sizes must not race, so the compiler is told only
+        // that the word changes. On x86 each store is a Release.
+        // SAFETY: the word is writable. An x86 CPU writes one byte at once and leaves the others as they are.
+        unsafe {
+            core::arch::asm!("mov byte ptr [{word} + 3], 0", word = in(reg) self.0.as_ptr(),
+                options(nostack, preserves_flags));
+        }
+    }
 }
 
 /// A receiver of a lock's events.

@@ -11,16 +11,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use flashlock_erased::native::{MUTEXES, RW_LOCKS};
 use flashlock_erased::{Mutex, RwLock};
 use flashlock_locks::closure::{Delegate, RawClosure};
-use flashlock_locks::for_each_standalone_lock;
+use flashlock_locks::cond::{AtOnce, CondQueue, Morph, Outcome};
 use flashlock_locks::machine::{Handle, Machine, Memory as _, Time as _, Word};
+use flashlock_locks::parts::adoption::{Chain, pass_baton};
+use flashlock_locks::parts::raw::RawLock;
+use flashlock_locks::parts::zeroed::Zeroed;
 use flashlock_locks::rw::{Reader, Writer};
 use flashlock_locks::sem::{Ended, SemQueue, Semaphore};
+use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_native::{Native, NoStats, Word32, groups, numa, parts, pool};
 
 type Here = Native<NoStats>;
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 1_000;
+/// What each thread hands on by a condition variable.
+const TOKENS: u64 = 300;
 
 /// Runs `work` while another thread changes the hints of all nodes.
 fn scribbled(work: &dyn Fn()) {
@@ -188,6 +194,103 @@ fn semaphores() {
     });
     assert_eq!(came, counted);
 }
+
+/// A mutex, and a condition variable for what it protects.
+struct Monitor<L: RawLock<Here>> {
+    word: Word32,
+    queue: L::Queue,
+    changed: CondQueue<Here>,
+}
+
+// SAFETY: all of its methods lock and release a lock whose state is in memory as long as it is borrowed.
+unsafe impl<L: RawLock<Here>> Morph for Monitor<L> {
+    fn few(&self) -> u32 {
+        0 // So that two or more are moved to the mutex, by every lock that can do that.
+    }
+
+    fn adopt(&self, _mutex: u64, chain: Chain) {
+        // SAFETY: the mutex exists, and is only used as this lock.
+        unsafe { L::adopt(&self.word, &self.queue, chain) }
+    }
+}
+
+impl<L: RawLock<Here>> Monitor<L> {
+    fn lock(&self) {
+        // SAFETY: the state was free at first, and is used by `L` only.
+        unsafe { L::lock(&self.word, &self.queue) }
+    }
+
+    /// Ends a section of the calling thread.
+    fn unlock(&self) {
+        // SAFETY: the same, and its callers hold it.
+        unsafe { L::unlock(&self.word, &self.queue) }
+    }
+
+    /// Waits for a change, in a section of the calling thread.
+    fn wait(&self) {
+        // SAFETY: the handle goes to `wait`, and then to what its outcome asks for.
+        let me = unsafe { self.changed.enqueue(core::ptr::from_ref(self) as u64) };
+        self.unlock();
+        match self.changed.wait(me, None) {
+            Outcome::Signaled(baton) => {
+                // SAFETY: as in `lock`.
+                unsafe { L::lock_woken(&self.word, &self.queue) };
+                pass_baton::<Here>(baton);
+            }
+            // SAFETY: as in `lock`; the node is this thread's, and the lock has adopted it.
+            Outcome::Moved(me) => unsafe { L::lock_adopted(&self.word, &self.queue, me) },
+            Outcome::TimedOut => unreachable!("a wait without a deadline"),
+        }
+    }
+}
+
+/// Threads hand on tokens, by signals and by broadcasts. Each token is taken once, and nobody sleeps beside one.
+fn condition_variable<L: RawLock<Here, Queue: Sync>>(name: &str) {
+    let monitor = Monitor::<L> { word: Word32::new(0), queue: Zeroed::zeroed(), changed: CondQueue::new() };
+    let (tokens, sections) = (AtomicU64::new(0), Count::default());
+    scribbled(&|| {
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for round in 0..TOKENS {
+                        monitor.lock();
+                        sections.add();
+                        tokens.fetch_add(1, Relaxed);
+                        match round % 3 {
+                            0 => monitor.changed.broadcast(&monitor, &AtOnce),
+                            _ => monitor.changed.signal(&AtOnce),
+                        }
+                        monitor.unlock();
+                    }
+                });
+                scope.spawn(|| {
+                    for _ in 0..TOKENS {
+                        monitor.lock();
+                        while tokens.load(Relaxed) == 0 {
+                            monitor.wait();
+                        }
+                        sections.add();
+                        tokens.fetch_sub(1, Relaxed);
+                        monitor.unlock();
+                    }
+                });
+            }
+        });
+    });
+    let (left, counted) = (tokens.into_inner(), sections.0.into_inner());
+    assert_eq!((left, counted), (0, 2 * THREADS * TOKENS), "{name}");
+}
+
+macro_rules! all {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn condition_variables_with_every_mutex() {
+            imagine();
+            $($(condition_variable::<$type>(concat!($name, ":wait=", stringify!($wait)));)+)*
+        }
+    };
+}
+for_each_lock!(all);
 
 /// What side blocks used to be: a lock whose state is in a word of a queue node that is a hint elsewhere.
 struct Seeded;

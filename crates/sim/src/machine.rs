@@ -12,8 +12,8 @@ use flashlock_locks::machine::block::{Block, Name};
 use flashlock_locks::machine::event::Event;
 use flashlock_locks::machine::node::Node;
 use flashlock_locks::machine::{
-    Beside, Blocks, ConstWord, Deadline, Division, Handle, Kept, Listen, Look, Machine, Manner, Memory, Patience,
-    Pause, Special, Time, Topology, Tunables, Unparked, Waiting,
+    Beside, Blocks, ConstWord, Deadline, Division, HIGH_BYTE, Handle, Kept, Listen, Look, Machine, Manner, Memory,
+    Patience, Pause, Special, Time, Topology, Tunables, Unparked, Waiting,
 };
 
 use crate::access::{access, spend};
@@ -95,6 +95,10 @@ impl flashlock_locks::machine::Word for Word {
 
     fn fetch_and(&self, value: u32, _: Ordering) -> u32 {
         self.update(|old| old & value)
+    }
+
+    fn clear_high_byte(&self, _: Ordering) {
+        access(self.address(), Access::Store, || self.0.store(self.0.load(Relaxed) & !HIGH_BYTE, Relaxed));
     }
 }
 

@@ -53,7 +53,7 @@ pub use place::{Division, READER_PARTS, Topology, reader_part_of};
 pub use special::{Look, Manner, REAL_TIME, SLEEP_COST, Special};
 pub use tuned::{Options, Tuned};
 pub use waiting::{Patience, Pause, Unparked, Waiting};
-pub use word::{ConstWord, Word};
+pub use word::{ConstWord, HIGH_BYTE, Word};
 
 /// A computer as the locks see it. All functions, also those of the other traits, act for the calling thread.
 ///

@@ -35,7 +35,15 @@ pub trait Word: Sized + 'static {
     fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
         self.swap(free, order) > held
     }
+    /// Sets the eight bits of [`HIGH_BYTE`] to zero, whatever happens to the others at the same time. It costs as much
+    /// as a store, and synchronises like one; `order` is Relaxed or Release.
+    fn clear_high_byte(&self, order: Ordering) {
+        self.fetch_and(!HIGH_BYTE, order);
+    }
 }
+
+/// What [`Word::clear_high_byte`] clears.
+pub const HIGH_BYTE: u32 = 0xff00_0000;
 
 /// Words that can be made in a `static` (all except loom's).
 pub trait ConstWord: Word {

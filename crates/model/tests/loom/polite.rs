@@ -29,7 +29,7 @@ fn excludes_with_claims() {
 
 #[test]
 fn ordering_bugs_are_found() {
-    const UNLOCK: &[Weaken] = &[Weaken { field: Field::LockWord, op: Op::Store, from: Release, to: Relaxed }];
+    const UNLOCK: &[Weaken] = &[Weaken { field: Field::LockWord, op: Op::And, from: Release, to: Relaxed }];
     const LOCK: &[Weaken] = &[Weaken { field: Field::LockWord, op: Op::Cas, from: Acquire, to: Relaxed }];
     for (name, weaken) in [("polite_unlock", UNLOCK), ("polite_lock", LOCK)] {
         find(name, Preemptions(3), Setup { weaken, ..SETUP }, sections::<Polite>(&[1, 1]));

@@ -94,7 +94,7 @@ fn depths(lock: &str, wait: &str) -> [Depth; 3] {
     match (lock, wait) {
         ("shfl-rw", "park") | ("futex-rw", _) => [ALL, Preemptions(2), BOUND],
         ("shfl-rw", "stp") => [BOUND, Preemptions(1).or_in_full(Preemptions(2)), Preemptions(2)],
-        ("cst-rw", "spin" | "stp") => [BOUND, Preemptions(0), Preemptions(2)],
+        ("cst-rw", _) => [BOUND, Preemptions(0), Preemptions(2)],
         _ => [BOUND, Preemptions(1), Preemptions(2)],
     }
 }

@@ -5,10 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Deadline, Machine, Patience, TimedOut, Word as _};
 use flashlock_locks::mutex::spin::Polite;
+use flashlock_locks::mutex::spin::polite::{CLAIMED, FREE, HELD};
 use flashlock_locks::parts::raw::RawLock;
-
-const HELD: u32 = 1 << 31;
-const CLAIMED: u32 = 1 << 30;
 
 pub(crate) trait PoliteBug: 'static {
     fn acquire<M: Machine>(word: &M::Word) {
@@ -44,7 +42,7 @@ unsafe impl<M: Machine, B: PoliteBug> RawLock<M> for MutantPolite<B> {
 
 /// Polls, claims by `stake`, and polls on. Under a fair checker, a thread that polls this often never gets the lock.
 fn poll_and_claim<M: Machine>(word: &M::Word, stake: impl FnOnce(u32)) {
-    let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
+    let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD | FREE, Acquire, Relaxed).is_ok();
     if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {
         let seen = word.load(Relaxed);
         if seen & HELD != 0 {
@@ -63,7 +61,7 @@ fn poll_and_claim<M: Machine>(word: &M::Word, stake: impl FnOnce(u32)) {
 pub(crate) struct ClaimsByStore;
 impl PoliteBug for ClaimsByStore {
     fn acquire<M: Machine>(word: &M::Word) {
-        poll_and_claim::<M>(word, |_| word.store(HELD | CLAIMED, Relaxed));
+        poll_and_claim::<M>(word, |_| word.store(HELD | FREE | CLAIMED, Relaxed));
     }
 }
 
@@ -71,9 +69,9 @@ impl PoliteBug for ClaimsByStore {
 pub(crate) struct TakesWhatIsHeld;
 impl PoliteBug for TakesWhatIsHeld {
     fn acquire<M: Machine>(word: &M::Word) {
-        let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD, Acquire, Relaxed).is_ok();
+        let taken = |seen| seen & HELD == 0 && word.compare_exchange(seen, HELD | FREE, Acquire, Relaxed).is_ok();
         if M::spin_until(word, Relaxed, Patience::Budget, taken).is_none() {
-            word.swap(HELD, Acquire);
+            word.swap(HELD | FREE, Acquire);
         }
     }
 }
@@ -88,6 +86,6 @@ impl PoliteBug for LeavesItHeld {
     }
     fn unlock<M: Machine>(word: &M::Word) {
         let seen = word.load(Relaxed);
-        word.store(if seen == HELD { 1 } else { seen }, Release);
+        word.store(if seen & CLAIMED == 0 { FREE } else { seen }, Release);
     }
 }

@@ -19,14 +19,15 @@ use crate::common::{FLOWING, HASTY, OVERDUE, SCHEDULES, STILL, any, both, can, w
 use crate::modelled::{each, unless_alike};
 use crate::rw_mutants::*;
 
-type Lock<L> = harness::RwLock<Shuttled, L>;
+/// A readers-writer lock under shuttle.
+pub(crate) type Lock<L> = harness::RwLock<Shuttled, L>;
 
 /// A readers-writer lock that can be modelled.
 pub(crate) trait Rw: RawRwLock<Shuttle, State: Tag + Send + Sync> {}
 impl<L: RawRwLock<Shuttle, State: Tag + Send + Sync>> Rw for L {}
 
 /// A new lock. `cst-rw` has a side block from the beginning.
-fn made<L: Rw>() -> Arc<Lock<L>> {
+pub(crate) fn made<L: Rw>() -> Arc<Lock<L>> {
     let lock = Arc::new(Lock::<L>::new());
     if let Some(state) = (&lock.state as &dyn Any).downcast_ref::<CstRwState<Shuttle>>() {
         // SAFETY: it is a new lock's.

@@ -5,14 +5,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
-use flashlock_locks::machine::{Machine, Pause, Word as _};
+use flashlock_locks::machine::{Deadline, Machine, Pause, Word as _};
 use flashlock_locks::mutex::queue::clh::ClhQueue;
 use flashlock_locks::mutex::queue::{Clh, Mcs};
 use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
+use flashlock_locks::rw::{FutexRw, RawRwLock, Reader, Writer};
+use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::Setup;
 use flashlock_model::arena::take_node;
 use flashlock_model::erased::erased;
@@ -20,12 +21,15 @@ use flashlock_model::shuttle::thread;
 use flashlock_model::shuttle::{By, Draws, Shuttled, find};
 
 use crate::common::{AnyMutex, FLOWING, Lock, STILL, any, both, world};
+use crate::modelled::unless_alike;
+use crate::rw::{Lock as RwLock, Rw, made};
 
 /// How often a thread lets others run before it takes the one that it watches to be stuck.
 const LONG_ENOUGH: u32 = 10_000;
 /// Accesses within which each acquisition has queued, or was let in.
 const ACCESSES: u32 = 40;
 const TRIES: u32 = 3;
+const SHORT: Draws = Draws { usual: 600, full: 20_000 };
 
 /// Lets others run until `is_done`; whether it came to that.
 fn awaits(is_done: impl Fn() -> bool) -> bool {
@@ -105,6 +109,78 @@ fn a_release_returns_of(new: fn() -> AnyMutex) {
     mutex.free();
 }
 
+/// Acquires it for reading or for writing, as chance will have it.
+fn acquire_any<L: Rw>(lock: &RwLock<L>, until: Option<Deadline>) -> bool {
+    match any(2) {
+        0 => lock.read([Reader::Newcomer, Reader::Behind][any(2) as usize], until),
+        _ => lock.write([Writer::Fair, Writer::Preferred][any(2) as usize], until),
+    }
+}
+
+/// [`a_try_returns_of`], of readers and writers.
+fn a_try_of_readers_and_writers_returns<L: Rw>() {
+    let lock = made::<L>();
+    let tried = Arc::new(AtomicU32::new(0));
+    let holder = {
+        let (lock, tried) = (lock.clone(), tried.clone());
+        thread::spawn(move || {
+            assert!(acquire_any(&lock, None));
+            assert!(awaits(|| tried.load(Relaxed) == 1), "a try waits for the holder");
+            lock.unlock();
+        })
+    };
+    let hasty = {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            for _ in 0..any(3) {
+                if acquire_any(&lock, Some(world().deadline(1 + any(2)))) {
+                    lock.unlock();
+                }
+            }
+        })
+    };
+    for _ in 0..TRIES {
+        if if any(2) == 0 { lock.try_write() } else { lock.try_read(Reader::Newcomer) } {
+            lock.unlock();
+        }
+    }
+    tried.store(1, Relaxed);
+    [holder, hasty].into_iter().for_each(|thread| thread.join().expect("no panic"));
+    lock.free();
+}
+
+/// [`a_release_returns_of`], of a reader or a writer.
+fn a_release_of_readers_and_writers_returns<L: Rw>() {
+    let lock = made::<L>();
+    let released = Arc::new(AtomicU32::new(0));
+    assert!(acquire_any(&lock, None));
+    let joiners = [true, false].map(|is_stopped| {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            if is_stopped {
+                world().stop_after(1 + any(ACCESSES));
+            }
+            assert!(acquire_any(&lock, None));
+            world().stop_after(0);
+            lock.unlock();
+        })
+    });
+    let holder = {
+        let (lock, released) = (lock.clone(), released.clone());
+        (0..any(20)).for_each(|_| thread::yield_now());
+        thread::spawn(move || {
+            lock.unlock();
+            released.store(1, Relaxed);
+        })
+    };
+    assert!(awaits(|| released.load(Relaxed) == 1), "a release waits for a thread that is stopped");
+    world().thaw();
+    joiners.into_iter().chain([holder]).for_each(|thread| thread.join().expect("no panic"));
+    assert!(lock.try_write(), "left held");
+    lock.unlock();
+    lock.free();
+}
+
 /// Waiters that give up leave nodes.
 const ROOMY: Setup = Setup { nodes: 32, ..STILL };
 
@@ -112,22 +188,43 @@ macro_rules! all {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         #[test]
         fn a_try_waits_for_nobody() {
-            $($(if stringify!($wait) != "umwait" {
+            $($(unless_alike! { $wait,
                 let name = concat!($name, ":wait=", stringify!($wait), ", a try");
-                both(name, Draws { usual: 600, full: 20_000 }, FLOWING, a_try_returns::<$type>);
+                both(name, SHORT, FLOWING, a_try_returns::<$type>);
             })+)*
         }
 
         #[test]
         fn a_release_waits_for_nobody() {
-            $($(if stringify!($wait) != "umwait" {
+            $($(unless_alike! { $wait,
                 let name = concat!($name, ":wait=", stringify!($wait), ", a release");
-                both(name, Draws { usual: 600, full: 20_000 }, ROOMY, a_release_returns::<$type>);
+                both(name, SHORT, ROOMY, a_release_returns::<$type>);
             })+)*
         }
     };
 }
 for_each_lock!(all);
+
+macro_rules! readers_and_writers {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        #[test]
+        fn a_try_of_a_reader_or_writer_waits_for_nobody() {
+            $($(unless_alike! { $wait,
+                let name = concat!($name, ":wait=", stringify!($wait), ", a try");
+                both(name, SHORT, FLOWING, a_try_of_readers_and_writers_returns::<$type>);
+            })+)*
+        }
+
+        #[test]
+        fn a_release_of_a_reader_or_writer_waits_for_nobody() {
+            $($(unless_alike! { $wait,
+                let name = concat!($name, ":wait=", stringify!($wait), ", a release");
+                both(name, SHORT, ROOMY, a_release_of_readers_and_writers_returns::<$type>);
+            })+)*
+        }
+    };
+}
+for_each_rw_lock!(readers_and_writers);
 
 /// `Mcs` with one bug.
 struct Mutant<const B: u8>;
@@ -185,9 +282,26 @@ unsafe impl<M: Machine> RawLock<M> for KeepsNodes {
     flashlock_locks::same_as!(M, Clh<Park>: try_acquire acquire release is_locked);
 }
 
+/// `FutexRw` that tries by acquiring.
+struct WaitsInATry;
+
+impl<M: Machine> RawRwLock<M> for WaitsInATry {
+    type State = <FutexRw as RawRwLock<M>>::State;
+
+    flashlock_locks::same_rw_as!(
+        M, FutexRw: MOST_READERS acquire_fast acquire_read try_acquire_read acquire_write release is_written is_held
+    );
+
+    unsafe fn try_acquire_write(state: &Self::State) -> bool {
+        // SAFETY: the callers' promise.
+        unsafe { <FutexRw as RawRwLock<M>>::acquire_write(state, Writer::Fair, None).is_ok() }
+    }
+}
+
 #[test]
 fn bugs_are_found() {
     let by = By::Random;
+    find("futex-rw: a try waits", by, 5_000, FLOWING, a_try_of_readers_and_writers_returns::<WaitsInATry>);
     find("mcs: a try looks, and then waits", by, 5_000, FLOWING, a_try_returns::<Mutant<TRIES_BY_A_LOOK>>);
     find("mcs: a try loses a node", by, 5_000, FLOWING, a_try_returns::<Mutant<LOSES_A_NODE>>);
     find("clh: its end gives nothing back", by, 5_000, FLOWING, a_try_returns::<KeepsNodes>);

@@ -7,10 +7,10 @@
 //! **Problem.** Spinlocks are used where sections are short, and waiters poll. With more threads than CPUs, waiters
 //! poll away the time that the holder needs. And however many CPUs there are, a thread that releases and acquires in a
 //! tight loop may pass a waiter over for ever. **Idea.** Test-and-set with random back-off, in which a waiter gives its
-//! CPU away ([`Tas`](super::Tas)). A waiter that has waited for too long *claims* the lock. The releaser leaves the
-//! claim in the word. A free lock with a claim is taken by its claimant only, until the claim lapses. So a claimant
-//! that does not run, or has died, delays the others for a moment only. **Source.** Anderson, TPDS 1(1), 1990, and
-//! Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
+//! CPU away ([`Tas`](super::Tas)). A waiter that has waited for too long *claims* the lock. A release leaves the claim
+//! in the word: it writes only the word's high byte, without reading the word. A free lock with a claim is taken by its
+//! claimant only, until the claim lapses. So a claimant that does not run, or has died, delays the others for a moment
+//! only. **Source.** Anderson, TPDS 1(1), 1990, and Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
 //!
 //! Nothing in the word depends on the process, and no thread sleeps on it: waiters nap. So the lock works in memory
 //! that processes share. The time of a claim is that of a clock that all of them see.
@@ -19,10 +19,12 @@
 //! | word | meaning |
 //! |---|---|
 //! | 0 | free: memory that was zeroed |
-//! | 1 | free: what glibc's `pthread_spin_init` and `pthread_spin_unlock` write on x86, and our release |
-//! | [`HELD`] | held |
-//! | [`HELD`], [`CLAIMED`], time | held; the waiter that claimed it at that time is next |
-//! | [`CLAIMED`], time | free, but claimed |
+//! | [`FREE`] | free: what glibc's `pthread_spin_init` and `pthread_spin_unlock` write on x86 |
+//! | [`HELD`], [`FREE`] | held |
+//! | [`HELD`], [`FREE`], [`CLAIMED`], time | held; the waiter that claimed it at that time is next |
+//! | [`FREE`], [`CLAIMED`], time | free, but claimed |
+//!
+//! The bit [`FREE`] of a held lock is what remains when the release removes [`HELD`].
 //!
 //! A held lock is negative, which is "held" in glibc's protocol, too. (glibc's holder writes 0, which is free here: a
 //! spinlock that is held through code that bypasses flashlock does not exclude. A program that zeroes a spinlock means
@@ -31,14 +33,14 @@
 //! ## Invariants
 //! 1. The thread that changes the word from one without [`HELD`] to one with it holds the lock; only the holder removes
 //!    it.
-//! 2. The holder's release is a store, not an exchange. So a claim that is made between the release's load and its
-//!    store is lost. The claimant detects that, and claims again. (An exchange would double the cost of a release.)
+//! 2. No bit of the high byte is ever set but [`HELD`], and all else is in the other bytes. So a claim that is made at
+//!    the moment of a release is not lost.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | CAS to [`HELD`] | Acquire | the store in `unlock` | sees the last section |
-//! | store in `unlock` | Release | that CAS | hands over this section |
+//! | CAS to [`HELD`] | Acquire | the store in `release` | sees the last section |
+//! | store in `release` | Release | that CAS | hands over this section |
 //! | CAS of a claim | Relaxed | – | orders nothing; the next acquiring thread reads what the releaser stores |
 //! | loads | Relaxed | – | decide when to try the CAS |
 //!
@@ -48,16 +50,18 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
+use crate::machine::{Deadline, HIGH_BYTE, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::raw::RawLock;
 
-/// The value that a release stores, if there is no claim.
+/// The word of a free lock without a claim.
 pub const FREE: u32 = 1;
 /// Bit of the word: the lock is held.
-const HELD: u32 = 1 << 31;
-/// Bit of the word: a waiter has waited long. The low half is the time of the claim.
-const CLAIMED: u32 = 1 << 30;
-const WHEN: u32 = 0xffff;
+pub const HELD: u32 = 1 << 31;
+/// Bit of the word: a waiter has waited long.
+pub const CLAIMED: u32 = 1 << 23;
+/// The time of the claim: 16 bits.
+const WHEN: u32 = 0xffff << WHEN_FROM;
+const WHEN_FROM: u32 = 1;
 /// The clock of claims advances once in so many µs (a power of two); it wraps after 67 s.
 const TICK: u32 = 1024;
 
@@ -70,7 +74,8 @@ const BACKOFF_MIN: u32 = 8;
 /// … and doubles up to here; a claimant's does not double.
 const BACKOFF_MAX: u32 = 1024;
 
-const _: () = assert!(HELD & CLAIMED == 0 && CLAIMED & WHEN == 0 && !is_held(FREE) && !is_held(0));
+const _: () = assert!((FREE | CLAIMED | WHEN) & HIGH_BYTE == 0 && HELD & HIGH_BYTE == HELD);
+const _: () = assert!(FREE & WHEN == 0 && CLAIMED & WHEN == 0 && FREE & CLAIMED == 0);
 
 const fn is_held(word: u32) -> bool {
     word & HELD != 0
@@ -78,12 +83,12 @@ const fn is_held(word: u32) -> bool {
 
 /// A claim made at this moment.
 fn claim_now<M: Machine>() -> u32 {
-    CLAIMED | ((M::micros() / TICK) & WHEN)
+    FREE | CLAIMED | ((M::micros() / TICK) << WHEN_FROM & WHEN)
 }
 
 /// Whether the word holds a claim that has not lapsed.
 fn is_claimed<M: Machine>(word: u32) -> bool {
-    word & CLAIMED != 0 && (claim_now::<M>().wrapping_sub(word) & WHEN) < CLAIM_LASTS
+    word & CLAIMED != 0 && (claim_now::<M>().wrapping_sub(word) & WHEN) >> WHEN_FROM < CLAIM_LASTS
 }
 
 /// The spinlock.
@@ -94,7 +99,7 @@ fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
     let mine = claim != 0 && seen == claim;
     !is_held(seen)
         && (mine || !is_claimed::<M>(seen))
-        && word.compare_exchange_between_processes(seen, HELD, Acquire, Relaxed).is_ok()
+        && word.compare_exchange_between_processes(seen, HELD | FREE, Acquire, Relaxed).is_ok()
 }
 
 /// held -> (held, claimed). Returns our claim, which may be an earlier one. Returns 0 if we have none: another claim
@@ -146,7 +151,7 @@ unsafe impl<M: Machine> RawLock<M> for Polite {
         let mut seen = word.load(Relaxed);
         while !is_held(seen) {
             let claim = if seen & CLAIMED != 0 { seen } else { 0 };
-            match word.compare_exchange_between_processes(seen, HELD | claim, Acquire, Relaxed) {
+            match word.compare_exchange_between_processes(seen, HELD | FREE | claim, Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -156,7 +161,7 @@ unsafe impl<M: Machine> RawLock<M> for Polite {
 
     #[inline]
     unsafe fn acquire(word: &M::Word, _: &(), until: Option<&Deadline>) -> Result<(), TimedOut> {
-        match word.compare_exchange_between_processes(FREE, HELD, Acquire, Relaxed) {
+        match word.compare_exchange_between_processes(FREE, HELD | FREE, Acquire, Relaxed) {
             Ok(_) => Ok(()),
             Err(_) => lock_slow::<M>(word, until.copied()),
         }
@@ -165,9 +170,7 @@ unsafe impl<M: Machine> RawLock<M> for Polite {
     /// held -> free, (held, claimed) -> (free, claimed)
     #[inline]
     unsafe fn release(word: &M::Word, _: &()) {
-        let seen = word.load(Relaxed);
-        let claim = seen & !HELD;
-        word.store(if claim == 0 { FREE } else { claim }, Release);
+        word.clear_high_byte(Release);
     }
 
     unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
