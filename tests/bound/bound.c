@@ -22,9 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SHORTEST_US = 20, LONGEST_US = 12000, WHILE_US = 4000, SECTIONS = 6, TICK_US = 1000 };
+/* A hundredth of the bound of a millisecond, to a hundred times as long. */
+enum { SHORTEST_US = 10, LONGEST_US = 100000, WHILE_US = 4000, SECTIONS = 6, TICK_US = 1000 };
 /* A machine that is later than this is late. */
-enum { LATE_US = LONGEST_US };
+enum { LATE_US = 12000 };
 /* Waits in vain, for each that is wanted: then those that could be judged are enough, if there is one. If there is none
  * after the last time, the machine is not fit for this. */
 enum { TRIES = 4, LAST_S = 900 };

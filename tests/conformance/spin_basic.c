@@ -191,18 +191,19 @@ CHECK(spin, excludes_between_processes)
 
 struct hog {
     pthread_spinlock_t lock;
+    int inside_us;
     atomic_bool over;
     atomic_int got;
 };
 
-/* Out and in again at once, and 50 us inside: any other thread that wants it must meet the moment between. */
+/* Out and in again at once, and long inside: any other thread that wants it must meet the moment between. */
 static void *hog(void *argument)
 {
     struct hog *h = argument;
     while (!atomic_load(&h->over)) {
         HOT_OK(pthread_spin_lock(&h->lock));
         struct timespec begun = time_after_ms(CLOCK_MONOTONIC, 0);
-        while (time_missing_us(CLOCK_MONOTONIC, begun) > -50)
+        while (time_missing_us(CLOCK_MONOTONIC, begun) > -h->inside_us)
             ;
         HOT_OK(pthread_spin_unlock(&h->lock));
     }
@@ -220,10 +221,10 @@ static void *want_ten(void *argument)
     return NULL;
 }
 
-CHECK(spin, a_hog_starves_nobody)
+static void starves_nobody(int inside_us)
 {
     GLIBC_CANNOT("glibc's spinlocks promise no such thing");
-    struct hog h = {.got = 0};
+    struct hog h = {.inside_us = inside_us};
     CHECK_OK(pthread_spin_init(&h.lock, PTHREAD_PROCESS_PRIVATE));
     pthread_t hogs[2], others[6];
     for (int i = 0; i < 2; i++) hogs[i] = thread_start(hog, &h);
@@ -232,6 +233,17 @@ CHECK(spin, a_hog_starves_nobody)
     CHECK_EQ(atomic_load(&h.got), 60);
     atomic_store(&h.over, true);
     for (int i = 0; i < 2; i++) thread_join(hogs[i]);
+}
+
+CHECK(spin, a_hog_starves_nobody)
+{
+    starves_nobody(50);
+}
+
+/* Longer than a waiter's claim lasts. */
+CHECK(spin, a_hog_of_long_sections_starves_nobody)
+{
+    starves_nobody(20000);
 }
 
 /* ---- Frozen waiters: they hold no thread up ---- */

@@ -77,6 +77,7 @@ impl Word for Word32 {
     fn hand_back(&self, free: u32, held: u32, order: Ordering) -> bool {
         if is_alone() { alone::hand_back(&self.0, free, held) } else { self.0.swap(free, order) > held }
     }
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn clear_high_byte(&self, _: Ordering) {
         // A store of one byte. In Rust, atomic accesses of different sizes must not race, so the compiler is told only

@@ -305,18 +305,21 @@ impl Seeded {
 fn state_in_a_hint_is_found() {
     // SAFETY: it is in no queue, and given back once.
     let handle = unsafe { Here::take_node() };
-    let word = Seeded::word(handle);
-    word.store(0, Relaxed);
-    let wrong = (0..100).any(|_| {
-        // Never waits for long: scribbling may set the word to "held".
+    // Never waits for long: scribbling may set the word to "held".
+    let excludes = |word: &Word32| {
+        word.store(0, Relaxed);
         let (came, counted) = rounds(&|_, count| {
             let held = (0..100).any(|_| word.swap(1, Relaxed) == 0);
-            count.add();
-            let alone = word.swap(0, Relaxed) == 1;
-            held && alone
+            if held {
+                count.add();
+                word.store(0, Relaxed);
+            }
+            held
         });
-        came != counted
-    });
+        came == counted
+    };
+    assert!(excludes(&Word32::new(0)), "it excludes where nobody scribbles");
+    let wrong = (0..100).any(|_| !excludes(Seeded::word(handle)));
     Here::give_node(handle);
     assert!(wrong, "a lock whose state is scribbled on looks sound");
 }

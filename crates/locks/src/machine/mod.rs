@@ -18,7 +18,7 @@
 //! | | trait | functions |
 //! |---|---|---|
 //! | room for locks that need more than a word and a queue | [`Blocks`] | 3 |
-//! | reports of [events](event), for statistics | [`Listen`] | 4 |
+//! | reports of [events](event), for statistics | [`Listen`] | 5 |
 //! | what one kind of lock, or one policy, asks for | [`Special`] | 11 |
 //!
 //! A machine must define 18 functions; the others have a default. [`polling`] has rules for those that really poll.

@@ -104,12 +104,29 @@ pub mod state {
     /// lock's queue: about to be [`EVICTED`] by the releaser, which uses the node until then.
     pub const LEAVING: u32 = 7;
     /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
-    pub const PARTING: u32 = 14;
+    pub const PARTING: u32 = 15;
+
+    /// All values. A thread may meet a node that serves elsewhere by now, so a value means one thing. ([`LEAVING`] means
+    /// three: a node in this state is changed only by its own thread, and by the thread that takes it out of a queue.)
+    pub(crate) const ALL: [u32; 16] = [
+        WAITING, PARKED, HEAD, NAPPING, ABANDONED, QUEUED, SIGNALED, LEAVING, CLAIMED, EVICTED, AWAITED, CALLED,
+        NOTIFIED, SERVED, WAITS, PARTING,
+    ];
+    const _: () = {
+        let mut value = 0;
+        while value < ALL.len() {
+            assert!(ALL[value] == value as u32 && value < 1 << HANDED);
+            value += 1;
+        }
+    };
 }
 
 /// Value of [`Node::next`] if the node's owner has left the queue before its successor had linked itself. The waiter
 /// that finds it there owns the node and the front of the queue.
 pub const LEFT: u32 = Handle::RESERVED;
+
+/// The bits of [`Node::role`] that hold a role.
+pub const ROLE: u32 = 0xfff;
 
 /// Whether a waiter in a lock's queue sleeps, or is about to: the thread that makes it the head must wake it.
 #[inline]
@@ -162,8 +179,9 @@ pub struct Node<M: Memory> {
     pub mutex: [M::Word; 2],
     /// The pool's own link.
     pub pool_next: M::Word,
-    /// What the [admission policy](crate::parts::policy) of a ShflLock must know of the node's thread; in a
-    /// readers-writer lock, what the thread wants.
+    /// [`ROLE`]: what the [admission policy](crate::parts::policy) of a ShflLock must know of the node's thread; in a
+    /// readers-writer lock, what the thread wants. The other bits say in which lock's queue the node is
+    /// (`parts/shuffle/front`: `mark`).
     pub role: M::Word,
     /// On a condition variable, or at a semaphore: how often it was queued on one, wrapping. Written by its thread
     /// before it queues.

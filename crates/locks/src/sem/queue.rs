@@ -349,6 +349,25 @@ mod tests {
         assert_eq!((semaphore.post(), semaphore.value()), (Ok(()), 2));
     }
 
+    /// A node that has waited here keeps the semaphore's address. In whatever state it serves elsewhere, no thread takes
+    /// it for a waiter.
+    #[test]
+    fn nodes_that_have_waited_here_are_left_alone() {
+        let (word, queue) = (Word::new(QUEUED), SemQueue::<Bench>::new());
+        let semaphore = Semaphore { word: &word, queue: &queue };
+        let ours = [state::WAITS, state::CALLED];
+        for other in state::ALL.into_iter().filter(|state| !ours.contains(state)) {
+            let handle = linked(&semaphore, [other])[0];
+            queue.head.store(0, Relaxed);
+            queue.tail.store(0, Relaxed);
+            semaphore.adopt(handle);
+            assert_eq!((state_of(handle), queue.head.load(Relaxed)), (other, 0));
+            call_one::<Bench>(semaphore.address(), handle.word(), true);
+            call_one::<Bench>(semaphore.address(), handle.word(), false);
+            assert_eq!(state_of(handle), other);
+        }
+    }
+
     /// A thread was stopped at the list, and the list does not lead to the waiters.
     #[test]
     fn a_post_finds_whoever_waits_without_the_list() {

@@ -178,6 +178,7 @@ fn moved_to_the_word<L: Lock<Queue = flashlock_locks::parts::shuffle::ShflQueue<
     let mutex = Arc::new(Mutex::<L>::new());
     mutex.lock();
     let me = sleepers(&[0])[0];
+    me.node::<Loom>().role.store(mutex.queue.marked(0), Relaxed);
     assert!(mutex.queue.join(me, me));
     let sleeper = {
         let mutex = mutex.clone();
@@ -209,6 +210,7 @@ fn head_leaves_joiner() {
     let nodes = sleepers(&[0, 0]);
     let (head, joiner) = (nodes[0], nodes[1]);
     head.node::<Loom>().next.store(0, Relaxed);
+    head.node::<Loom>().role.store(mutex.queue.marked(0), Relaxed);
     assert!(mutex.queue.join(head, head));
     mutex.queue.set_head(naming(head));
     head.node::<Loom>().state.store(state::HEAD, Relaxed);
@@ -294,6 +296,7 @@ fn forked_with_a_head() {
     let mutex = Arc::new(Mutex::<ShflSpin>::new());
     mutex.lock();
     let dead = sleepers(&[0])[0];
+    dead.node::<Loom>().role.store(mutex.queue.marked(0), Relaxed);
     assert!(mutex.queue.join(dead, dead));
     mutex.queue.set_head(naming(dead) | GRANTED);
     mutex.queue.left().0.store(MAX as u32, Relaxed);

@@ -159,6 +159,7 @@ fn shuffled_behind_a_frozen_head() {
     let [head, gone] = [state::HEAD, state::ABANDONED].map(|initial| {
         let node = take_node::<Shuttle>();
         node.node::<Shuttle>().prepare(initial);
+        node.node::<Shuttle>().role.store(mutex.queue.marked(0), Relaxed);
         node
     });
     assert!(mutex.queue.join(head, head));

@@ -12,7 +12,8 @@ use flashlock_locks::mutex::queue::{Clh, Mcs};
 use flashlock_locks::parts::queue::culling::{CullingQueue, HELD};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::wait::Park;
-use flashlock_locks::rw::{FutexRw, RawRwLock, Reader, Writer};
+use flashlock_locks::rw::shfl::ShflRwState;
+use flashlock_locks::rw::{FutexRw, RawRwLock, Reader, Refusal, ShflRw, Writer};
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::Setup;
 use flashlock_model::arena::take_node;
@@ -298,9 +299,55 @@ impl<M: Machine> RawRwLock<M> for WaitsInATry {
     }
 }
 
+/// `FutexRw` that tries to read by acquiring.
+struct WaitsInATryToRead;
+
+impl<M: Machine> RawRwLock<M> for WaitsInATryToRead {
+    type State = <FutexRw as RawRwLock<M>>::State;
+
+    flashlock_locks::same_rw_as!(
+        M, FutexRw: MOST_READERS acquire_fast acquire_read acquire_write try_acquire_write release is_written is_held
+    );
+
+    unsafe fn try_acquire_read(state: &Self::State, how: Reader) -> Result<(), Refusal> {
+        // SAFETY: the callers' promise.
+        unsafe { <FutexRw as RawRwLock<M>>::acquire_read(state, how, None) }
+    }
+}
+
+/// `ShflRw` whose release waits until a thread that has joined is the head.
+struct AwaitsAHead;
+
+type Sound = ShflRw<Park>;
+
+impl<M: Machine> RawRwLock<M> for AwaitsAHead {
+    type State = ShflRwState<M>;
+
+    flashlock_locks::same_rw_as!(
+        M, Sound: MOST_READERS acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write is_written
+            is_held
+    );
+
+    unsafe fn release(state: &ShflRwState<M>) {
+        while state.queue.tail.load(Relaxed) != 0 && state.queue.front() == 0 {
+            M::pause(Pause::Nap(1));
+        }
+        // SAFETY: the callers' promise.
+        unsafe { Sound::release(state) };
+    }
+}
+
 #[test]
 fn bugs_are_found() {
     let by = By::Random;
+    find(
+        "futex-rw: a try to read waits",
+        by,
+        5_000,
+        FLOWING,
+        a_try_of_readers_and_writers_returns::<WaitsInATryToRead>,
+    );
+    find("shfl-rw: a release awaits a head", by, 5_000, ROOMY, a_release_of_readers_and_writers_returns::<AwaitsAHead>);
     find("futex-rw: a try waits", by, 5_000, FLOWING, a_try_of_readers_and_writers_returns::<WaitsInATry>);
     find("mcs: a try looks, and then waits", by, 5_000, FLOWING, a_try_returns::<Mutant<TRIES_BY_A_LOOK>>);
     find("mcs: a try loses a node", by, 5_000, FLOWING, a_try_returns::<Mutant<LOSES_A_NODE>>);

@@ -20,7 +20,8 @@
 //! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
 //! there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
 //! ([`Special::is_there`](crate::machine::Special::is_there)). Then it only reads, unless what it reads is a lock whose
-//! head does not wait for a release. In that case it becomes a second head.
+//! head does not wait for a release. In that case it becomes a second head. When it goes back to sleep, the memory may
+//! have become something else, too, so that `calls` looks as if there had been a call.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.
@@ -97,10 +98,16 @@ impl<M: Machine> Lock<'_, M> {
     fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (sleepers, process) = (count(self.state()), M::epoch());
         let (line, mut nap) = (Line { sleepers, calls, began: M::micros() }, first_look::<M>(sleepers));
+        let mut expected = calls;
         loop {
-            let unparked = park::<M>(&self.queue.calls, calls, Some(M::sooner(nap, until)));
+            let unparked = park::<M>(&self.queue.calls, expected, Some(M::sooner(nap, until)));
+            expected = calls;
             let mut passed_over = false;
             match unparked {
+                Unparked::Changed if M::epoch() == process && !self.may_be(&line) => {
+                    expected = self.queue.calls.load(Relaxed);
+                    continue;
+                }
                 Unparked::Woken | Unparked::Changed => {}
                 Unparked::Interrupted if !M::is_there(&self.queue.calls) => continue,
                 // If there was a call since, it does not sleep.
@@ -114,7 +121,7 @@ impl<M: Machine> Lock<'_, M> {
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
                     if is_late {
-                        return if is_there { self.leave() } else { Err(TimedOut) };
+                        return if is_there && self.may_be(&line) { self.leave() } else { Err(TimedOut) };
                     }
                     let longer = nap.saturating_mul(2);
                     nap = longer;
@@ -149,7 +156,7 @@ impl<M: Machine> Lock<'_, M> {
                 self.update(without_sleeper);
                 return Ok(());
             }
-            calls = now;
+            (calls, expected) = (now, now);
         }
     }
 
@@ -184,16 +191,27 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// In how many µs it should be the turn of a sleeper that has got up by itself, and so has lost its place among
-    /// the others: 0 if as many were called as there were when it came. `None` if no call tells. Like
-    /// [`Lock::seems_idle`], it only reads, and what it reads may be something else by now. So it must look like a lock
-    /// with sleepers, and there must not be more calls than there can have been.
-    fn turn_in(&self, line: &Line) -> Option<u32> {
+    /// How many calls there were since a sleeper came, and for how long (µs) it has waited. `None` if this is not the
+    /// lock: like [`Lock::seems_idle`], this only reads, and what it reads may be something else by now. So it must
+    /// look like a lock with sleepers, and there must not be more calls than there can have been.
+    fn called_since(&self, line: &Line) -> Option<(u32, u32)> {
         if !is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch()) {
             return None;
         }
         let (waited, now) = (M::micros().wrapping_sub(line.began), self.queue.calls.load(Relaxed));
-        line.turn_in(calls_between(line.calls, now), waited)
+        Some((calls_between(line.calls, now), waited)).filter(|(calls, waited)| *calls <= waited.saturating_add(1000))
+    }
+
+    /// Whether this may still be the lock at which the sleeper came.
+    fn may_be(&self, line: &Line) -> bool {
+        self.called_since(line).is_some()
+    }
+
+    /// In how many µs it should be the turn of a sleeper that has got up by itself, and so has lost its place among
+    /// the others: 0 if as many were called as there were when it came. `None` if no call tells.
+    fn turn_in(&self, line: &Line) -> Option<u32> {
+        let (calls, waited) = self.called_since(line)?;
+        line.turn_in(calls, waited)
     }
 
     /// Whether the lock, if there is one, needs a head: there was no call since, and the head does not wait for a

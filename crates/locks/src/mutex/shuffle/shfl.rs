@@ -176,7 +176,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     fn line_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
+        node.role.store(lock.queue.marked(P::role::<M>()), Relaxed); // `join` publishes it, with the rest.
         node.queued_at.store(M::micros(), Relaxed); // So does it this,
         node.check_at.store(0, Relaxed); // and this.
         let behind = lock.queue.join_behind(me, me);
@@ -266,7 +266,10 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     /// is frozen. The last waiter may have left already: then the wake-up is in vain.
     unsafe fn take_over(_: &M::Word, queue: &ShflQueue<M>, chain: Chain) {
         let (first, last, now) = (chain.first(), chain.last(), M::micros());
-        let queues = |node: &Node<M>| node.queued_at.store(now, Relaxed);
+        let queues = |node: &Node<M>| {
+            node.queued_at.store(now, Relaxed);
+            node.role.store(queue.marked(node.role.load(Relaxed)), Relaxed);
+        };
         queues(first.node());
         chain.park_followers::<M>(queues);
         let claim = chain.claim_on_first::<M>();

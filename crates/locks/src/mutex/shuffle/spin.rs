@@ -185,7 +185,7 @@ impl<M: Machine> Lock<'_, M> {
         let me = unsafe { M::take_node() };
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(P::role::<M>(), Relaxed); // `join` publishes it, with the rest.
+        node.role.store(self.queue.marked(P::role::<M>()), Relaxed); // `join` publishes it, with the rest.
         let behind = self.queue.join_behind(me, me);
         if behind.is_none() {
             start_clock(node);

@@ -9,7 +9,7 @@
 //! tight loop may pass a waiter over for ever. **Idea.** Test-and-set with random back-off, in which a waiter gives its
 //! CPU away ([`Tas`](super::Tas)). A waiter that has waited for too long *claims* the lock. A release leaves the claim
 //! in the word: it writes only the word's high byte, without reading the word. A free lock with a claim is taken by its
-//! claimant only, until the claim lapses. So a claimant that does not run, or has died, delays the others for a moment
+//! claimant only, until the claim lapses. A claimant renews its claim as long as the lock is held. So a claimant that does not run, or has died, delays the others for a moment
 //! only. **Source.** Anderson, TPDS 1(1), 1990, and Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
 //!
 //! Nothing in the word depends on the process, and no thread sleeps on it: waiters nap. So the lock works in memory
@@ -86,9 +86,14 @@ fn claim_now<M: Machine>() -> u32 {
     FREE | CLAIMED | ((M::micros() / TICK) << WHEN_FROM & WHEN)
 }
 
+/// How many ticks ago the claim in the word was made.
+fn age<M: Machine>(word: u32) -> u32 {
+    (claim_now::<M>().wrapping_sub(word) & WHEN) >> WHEN_FROM
+}
+
 /// Whether the word holds a claim that has not lapsed.
 fn is_claimed<M: Machine>(word: u32) -> bool {
-    word & CLAIMED != 0 && (claim_now::<M>().wrapping_sub(word) & WHEN) >> WHEN_FROM < CLAIM_LASTS
+    word & CLAIMED != 0 && age::<M>(word) < CLAIM_LASTS
 }
 
 /// The spinlock.
@@ -102,18 +107,24 @@ fn try_take<M: Machine>(word: &M::Word, seen: u32, claim: u32) -> bool {
         && word.compare_exchange_between_processes(seen, HELD | FREE, Acquire, Relaxed).is_ok()
 }
 
-/// held -> (held, claimed). Returns our claim, which may be an earlier one. Returns 0 if we have none: another claim
-/// stands, the lock is not held, or the word has just changed.
+/// held -> (held, claimed). Returns our claim: `claim`, if that stands, unless it would lapse soon; then a new one.
+/// Returns 0 if we have none: another claim stands, or the lock is not held.
 fn stake<M: Machine>(word: &M::Word, claim: u32) -> u32 {
-    let seen = word.load(Relaxed);
-    if claim != 0 && seen == HELD | claim {
-        return claim;
+    let mut seen = word.load(Relaxed);
+    loop {
+        let ours = claim != 0 && seen & !HELD == claim;
+        if ours && (!is_held(seen) || age::<M>(seen) < CLAIM_LASTS / 2) {
+            return claim;
+        }
+        if !is_held(seen) || (!ours && is_claimed::<M>(seen)) {
+            return 0;
+        }
+        let new = claim_now::<M>();
+        match word.compare_exchange_between_processes(seen, HELD | new, Relaxed, Relaxed) {
+            Ok(_) => return new,
+            Err(now) => seen = now,
+        }
     }
-    if !is_held(seen) || is_claimed::<M>(seen) {
-        return 0;
-    }
-    let new = claim_now::<M>();
-    if word.compare_exchange_between_processes(seen, HELD | new, Relaxed, Relaxed).is_ok() { new } else { 0 }
 }
 
 #[cold]

@@ -44,7 +44,7 @@ pub use roles::GroupByRole;
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::machine::node::{Node, state};
+use crate::machine::node::{Node, ROLE, state};
 use crate::machine::{Machine, Word};
 
 /// Where a waiter belongs, as its policy sees it.
@@ -76,7 +76,7 @@ impl<'a, M: Machine> Waiter<'a, M> {
     /// What [`Admission::role`] has answered to its thread.
     #[inline]
     pub fn role(self) -> u32 {
-        self.0.role.load(Relaxed)
+        self.0.role.load(Relaxed) & ROLE
     }
 
     /// The NUMA node on which its thread queued.

@@ -24,7 +24,7 @@ use crate::parts::policy::{Admission, Place, Waiter};
 pub struct HighestFirst;
 
 /// Roles fall when priorities rise: this is the role of the ordinary priority, 0.
-const ORDINARY: u32 = 1 << 31;
+const ORDINARY: u32 = 1 << 11;
 
 impl Admission for HighestFirst {
     fn place<M: Machine>(_shuffler: Waiter<'_, M>, waiter: Waiter<'_, M>) -> Place {

@@ -51,7 +51,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::machine::node::{LEFT, Node, is_asleep, state};
+use crate::machine::node::{LEFT, Node, ROLE, is_asleep, state};
 use crate::machine::{Handle, Machine, Word};
 use crate::parts::queue::link::handle_in;
 use crate::parts::shuffle::shuffler;
@@ -117,18 +117,36 @@ impl<M: Machine> ShflQueue<M> {
         left::of(&self.tail)
     }
 
+    /// The [role](Node::role) of a waiter that is about to join, with the queue's mark.
+    pub fn marked(&self, role: u32) -> u32 {
+        role & ROLE | self.mark()
+    }
+
+    /// Made of the queue's address: of a million queues, two have the same.
+    fn mark(&self) -> u32 {
+        ((&raw const self.tail as usize >> 2) as u32).wrapping_mul(0x9e37_79b1) & !ROLE
+    }
+
     /// Whether this may still be the queue in which the thread with this node waits, as far as that thread can tell:
-    /// nobody has woken it, so the lock may be gone. Asks the kernel first, and then only reads. There is a tail as
-    /// long as somebody waits; there is no head for a moment, when one leaves. In a forked child, another thread may
-    /// have discarded the queue.
+    /// nobody has woken it, so the lock may be gone, and its memory may have become something else. Asks the kernel
+    /// first, and then only reads. There is a tail as long as somebody waits; there is no head for a moment, when one
+    /// leaves. Both have joined this queue. In a forked child, another thread may have discarded the queue.
     pub(crate) fn may_be_there(&self, waiter: &Node<M>) -> bool {
-        let names = |word: u32| Handle::from_word(word).is_some() && word < Handle::LIMIT;
+        // Acquire: what a waiter wrote before it joined.
         M::is_there(&self.tail)
             && (!waiter.is_alive()
-                || names(self.tail.load(Relaxed)) && {
-                    let head = named_word(self.head.load(Relaxed));
-                    head == 0 || names(head)
+                || self.has_joined(self.tail.load(Acquire)) && {
+                    let head = named_word(self.head.load(Acquire));
+                    head == 0 || self.has_joined(head)
                 })
+    }
+
+    /// Whether the word, which may be anything, names a node that has joined this queue.
+    fn has_joined(&self, word: u32) -> bool {
+        let is_ours =
+            |handle: Handle| handle.word() == word && handle.node::<M>().role.load(Relaxed) & !ROLE == self.mark();
+        // SAFETY: nothing is written.
+        unsafe { M::any_node(is_ours) }
     }
 
     /// What [`head`](Self::head) says about the head: all flags except [`BESIDE`].

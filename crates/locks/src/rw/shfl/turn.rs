@@ -187,7 +187,8 @@ impl<M: Machine> ShflRwState<M> {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         // `join` publishes it, with the rest.
-        node.role.store(if wait.want.writes() { roles::WRITES } else { roles::READS }, Relaxed);
+        let role = if wait.want.writes() { roles::WRITES } else { roles::READS };
+        node.role.store(self.queue.marked(role), Relaxed);
         node.check_at.store(0, Relaxed); // So does it this,
         node.queued_at.store(M::micros(), Relaxed); // and this.
         let behind = self.queue.join_behind(me, me);
