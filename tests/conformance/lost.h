@@ -16,8 +16,8 @@ struct lost {
 
 /* So many threads (40 at most) wait for it. Its memory is unmapped. The program runs on for a while, and ends. */
 void lost_and_gone(const struct lost *it, int count);
-/* The same, but the memory becomes something else, as for another owner: one thing in each of several processes. It must
- * stay so. */
+/* The same, but the memory becomes something else, as for another owner: one thing in each of several processes. It
+ * must stay so. */
 void lost_and_reused(const struct lost *it, int count);
 
 #endif

@@ -2,10 +2,10 @@
 //!
 //! With n others that take the lock again and again, for sections of at most s, a thread has it after (n + 2) · (s + 1
 //! ms) + 100 ms; under locks whose bound counts two sections for each of these threads (`flash`, `loiter`), after 2 ·
-//! (n + 2) · (s + 1 ms) + 100 ms. The lengths of sections are drawn, from a hundredth of the bound of a millisecond to a
-//! hundred times that bound. The drawn lengths of the sections that begin while the thread waits are added up. How long they really
-//! took is not measured, so a busy machine changes nothing. Waits during which threads that wanted the lock had no CPU
-//! are left out (see `tests/bound/bound.c`).
+//! (n + 2) · (s + 1 ms) + 100 ms. The lengths of sections are drawn, from a hundredth of the bound of a millisecond to
+//! a hundred times that bound. The drawn lengths of the sections that begin while the thread waits are added up. How
+//! long they really took is not measured, so a busy machine changes nothing. Waits during which threads that wanted
+//! the lock had no CPU are left out (see `tests/bound/bound.c`).
 //!
 //! The task runs every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs;
 //! and a thread that others pass over, which it must detect. With a readers-writer lock, the waiting thread is a

@@ -106,8 +106,9 @@ pub mod state {
     /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
     pub const PARTING: u32 = 15;
 
-    /// All values. A thread may meet a node that serves elsewhere by now, so a value means one thing. ([`LEAVING`] means
-    /// three: a node in this state is changed only by its own thread, and by the thread that takes it out of a queue.)
+    /// All values. A thread may meet a node that serves elsewhere by now, so a value means one thing. ([`LEAVING`]
+    /// means three: a node in this state is changed only by its own thread, and by the thread that takes it out of a
+    /// queue.)
     pub(crate) const ALL: [u32; 16] = [
         WAITING, PARKED, HEAD, NAPPING, ABANDONED, QUEUED, SIGNALED, LEAVING, CLAIMED, EVICTED, AWAITED, CALLED,
         NOTIFIED, SERVED, WAITS, PARTING,

@@ -349,8 +349,8 @@ mod tests {
         assert_eq!((semaphore.post(), semaphore.value()), (Ok(()), 2));
     }
 
-    /// A node that has waited here keeps the semaphore's address. In whatever state it serves elsewhere, no thread takes
-    /// it for a waiter.
+    /// A node that has waited here keeps the semaphore's address. In whatever state it serves elsewhere, no thread
+    /// takes it for a waiter.
     #[test]
     fn nodes_that_have_waited_here_are_left_alone() {
         let (word, queue) = (Word::new(QUEUED), SemQueue::<Bench>::new());

@@ -9,8 +9,9 @@
 //! tight loop may pass a waiter over for ever. **Idea.** Test-and-set with random back-off, in which a waiter gives its
 //! CPU away ([`Tas`](super::Tas)). A waiter that has waited for too long *claims* the lock. A release leaves the claim
 //! in the word: it writes only the word's high byte, without reading the word. A free lock with a claim is taken by its
-//! claimant only, until the claim lapses. A claimant renews its claim as long as the lock is held. So a claimant that does not run, or has died, delays the others for a moment
-//! only. **Source.** Anderson, TPDS 1(1), 1990, and Dice, *Malthusian Locks*, §5.1, for the polling; the claim is ours.
+//! claimant only, until the claim lapses. A claimant renews its claim as long as the lock is held. So a claimant that
+//! does not run, or has died, delays the others for a moment only. **Source.** Anderson, TPDS 1(1), 1990, and Dice,
+//! *Malthusian Locks*, §5.1, for the polling; the claim is ours.
 //!
 //! Nothing in the word depends on the process, and no thread sleeps on it: waiters nap. So the lock works in memory
 //! that processes share. The time of a claim is that of a clock that all of them see.
