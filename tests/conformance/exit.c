@@ -257,6 +257,12 @@ CHECK(exit, memory_gone_under_waiters_with_deadlines) { lost_and_gone(&lost_mute
 
 CHECK(exit, memory_reused_under_waiters) { lost_and_reused(&lost_mutex, 3); }
 
+CHECK(exit, memory_reused_under_interrupted_waiters)
+{
+    GLIBC_CANNOT("a waiter that a signal interrupts looks at the mutex");
+    lost_and_interrupted(&lost_mutex, 4);
+}
+
 /* One of them has its turn first, and keeps the mutex. */
 static void unlock_once(void *object)
 {

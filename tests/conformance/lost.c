@@ -1,5 +1,6 @@
 #include "lost.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 
 enum { PAGE = 4096, THREADS = 40, ENDED = 3, UNMAPPED = -1 };
@@ -30,16 +31,33 @@ static void become(unsigned char *memory, int use)
     }
 }
 
-static void lose(const struct lost *it, int count, int use)
+static void do_nothing(int number)
+{
+    (void)number;
+}
+
+static void interrupt(const pthread_t *threads, int count)
+{
+    for (int round = 0; round < 50; round++) {
+        for (int i = 1; i < count; i++) CHECK_OK(pthread_kill(threads[i], SIGUSR1));
+        nap_ms(10);
+    }
+}
+
+static void lose(const struct lost *it, int count, int use, bool interrupted)
 {
     static int numbers[THREADS];
+    pthread_t threads[THREADS];
+    struct sigaction action = {.sa_handler = do_nothing};
+    CHECK_EQ(sigaction(SIGUSR1, &action, NULL), 0);
     kind = it;
     object = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK_TRUE(object != MAP_FAILED, "no memory");
     it->hold(object);
     for (int i = 0; i < count; i++) {
         numbers[i] = i;
-        thread_start(wait_for_ever, &numbers[i]);
+        threads[i] = thread_start(wait_for_ever, &numbers[i]);
+        if (interrupted) others_sleep(); /* so that the first in the queue is the first of them */
     }
     others_sleep();
     if (it->then) {
@@ -53,6 +71,7 @@ static void lose(const struct lost *it, int count, int use)
         become(object, use);
         memcpy(now, object, PAGE);
     }
+    if (interrupted) interrupt(threads, count);
     nap_ms(1500);
     for (int i = 0; i < PAGE && use != UNMAPPED; i++)
         if (object[i] != now[i])
@@ -62,22 +81,32 @@ static void lose(const struct lost *it, int count, int use)
 }
 
 /* In a process of its own, which ends with the threads. */
-static pid_t lose_apart(const struct lost *it, int count, int use)
+static pid_t lose_apart(const struct lost *it, int count, int use, bool interrupted)
 {
     if (count > THREADS) FAIL("%d threads: %d at most", count, THREADS);
     pid_t pid = fork();
-    if (pid == 0) lose(it, count, use);
+    if (pid == 0) lose(it, count, use, interrupted);
     return pid;
 }
 
 void lost_and_gone(const struct lost *it, int count)
 {
-    CHECK_EQ(process_status(lose_apart(it, count, UNMAPPED)), ENDED);
+    CHECK_EQ(process_status(lose_apart(it, count, UNMAPPED, false)), ENDED);
+}
+
+static void lost_and_reused_by_all(const struct lost *it, int count, bool interrupted)
+{
+    pid_t pids[USES];
+    for (int use = 0; use < USES; use++) pids[use] = lose_apart(it, count, use, interrupted);
+    for (int use = 0; use < USES; use++) CHECK_EQ(process_status(pids[use]), ENDED);
 }
 
 void lost_and_reused(const struct lost *it, int count)
 {
-    pid_t pids[USES];
-    for (int use = 0; use < USES; use++) pids[use] = lose_apart(it, count, use);
-    for (int use = 0; use < USES; use++) CHECK_EQ(process_status(pids[use]), ENDED);
+    lost_and_reused_by_all(it, count, false);
+}
+
+void lost_and_interrupted(const struct lost *it, int count)
+{
+    lost_and_reused_by_all(it, count, true);
 }

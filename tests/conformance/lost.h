@@ -19,5 +19,7 @@ void lost_and_gone(const struct lost *it, int count);
 /* The same, but the memory becomes something else, as for another owner: one thing in each of several processes. It
  * must stay so. */
 void lost_and_reused(const struct lost *it, int count);
+/* The same, and signals interrupt all waiters but the first, again and again. */
+void lost_and_interrupted(const struct lost *it, int count);
 
 #endif

@@ -60,7 +60,7 @@ use crate::sys;
 
 /// The layout's version. Increase it with each change to [`Registry`], to queue nodes, to blocks, or to the meaning of
 /// a lock's state.
-const LAYOUT: u64 = 4;
+const LAYOUT: u64 = 5;
 /// The first word of a registry.
 const MAGIC: u64 = 0xf1a5_10c4_0000_0000 | (size_of::<Slot>() as u64) << 16 | LAYOUT;
 

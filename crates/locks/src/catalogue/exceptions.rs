@@ -44,6 +44,12 @@ pub const POLLS: &[Exception] = group! {
         "exit.memory_*_under_*waiter*";
 };
 
+/// Of locks whose waiters sleep on the lock's word.
+pub const SLEEPS_ON_WORD: &[Exception] = group! {
+    "a waiter whose sleep a signal interrupts looks at the lock's word, as with glibc":
+        "exit.memory_reused_under_interrupted_waiters";
+};
+
 /// Of a readers-writer lock that prefers as glibc's does.
 pub const STARVES_WRITERS: &[Exception] = group! {
     "readers that overlap each other keep writers out for ever, as with glibc": "rwlock_order.kind_0_writer*";

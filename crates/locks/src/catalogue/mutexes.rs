@@ -17,7 +17,7 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 fair: "no: waiters may be passed over without bound",
                 strict: false, claims: [], options: [],
-                exceptions: [],
+                exceptions: [SLEEPS_ON_WORD],
             }),
             (Futex, "futex", [park => $crate::mutex::spin::Futex], {
                 numa: Unaware, title: "three-state futex lock: the algorithm of glibc's mutex",
@@ -26,7 +26,7 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 0, atomics_lock: 1, atomics_unlock: 1,
                 fair: "no: a running thread passes sleepers over without bound",
                 strict: false, claims: [], options: [],
-                exceptions: [],
+                exceptions: [SLEEPS_ON_WORD],
             }),
             (Ticket, "ticket", [spin => $crate::mutex::spin::Ticket], {
                 numa: Unaware, title: "ticket lock with proportional back-off",
@@ -179,7 +179,7 @@ macro_rules! for_each_lock {
                 bytes: 4, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 fair: "yes: first come, first served, except for one waiter that need not queue",
                 strict: true, claims: [InOrder, Serves], options: [],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, SLEEPS_ON_WORD],
             }),
             (QspinCna, "qspin-cna", [
                 stp => $crate::mutex::numa::QspinCna<$crate::parts::wait::SpinThenPark>,
@@ -195,7 +195,7 @@ macro_rules! for_each_lock {
                       "microseconds at most",
                 strict: true, claims: [Serves, Bounded, Local],
                 options: [Flush, Stay, Incremental, Scan, Reduction, Urgent],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, SLEEPS_ON_WORD],
             }),
             (Mcscr, "mcscr", [
                 stp => $crate::mutex::malthusian::Mcscr<$crate::parts::wait::SpinThenPark>,

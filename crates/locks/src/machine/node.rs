@@ -64,62 +64,72 @@ use crate::machine::{FIRST_EPOCH, Handle, Memory, Topology, Word};
 
 /// Values of [`Node::state`].
 pub mod state {
-    /// In a queue, awake.
-    pub const WAITING: u32 = 0;
-    /// In a queue, asleep on `state` or about to be.
-    pub const PARKED: u32 = 1;
-    /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of the
-    /// word may be what comes with the lock ([`HANDED`]).
-    pub const HEAD: u32 = 2;
+    /// Defines the states and their list. A thread may meet a node that serves elsewhere by now, so a value means one
+    /// thing. ([`LEAVING`] means three: a node in this state is changed only by its own thread, and by the thread that
+    /// takes it out of a queue.)
+    macro_rules! states {
+        ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
+            $($(#[$doc])* pub const $name: u32 = $value;)*
+
+            /// All of them.
+            #[cfg(test)]
+            pub(crate) const ALL: &[u32] = &[$($name),*];
+
+            const _: () = {
+                let mut seen = 0_u64;
+                $(
+                    assert!($name < 1 << HANDED && seen & 1 << $name == 0, "two states of one value");
+                    seen |= 1 << $name;
+                )*
+                assert!(seen != 0);
+            };
+        };
+    }
+
+    states! {
+        /// In a queue, awake.
+        WAITING = 0,
+        /// In a queue, asleep on `state` or about to be.
+        PARKED = 1,
+        /// Its turn: in an MCS queue it has the lock; in a ShflLock queue it alone contends for the word. The rest of
+        /// the word may be what comes with the lock ([`HANDED`]).
+        HEAD = 2,
+        /// [`HEAD`], asleep on the lock word.
+        NAPPING = 3,
+        /// Its thread has given up; the thread that reaches the node gives it back.
+        ABANDONED = 4,
+        /// It was the head, or was to have the lock, but did not run, so a holder has taken it out of the queue. Its
+        /// thread queues anew.
+        EVICTED = 9,
+        /// On a condition variable.
+        QUEUED = 5,
+        /// Taken off a condition variable, not notified yet: its thread can neither leave nor go on. In a queue: asleep
+        /// until it is the head. The rest of the word is the node's [`generation`](super::Node::generation).
+        CLAIMED = 8,
+        /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
+        AWAITED = 10,
+        /// Taken off a condition variable by a signal: its thread may try for the mutex.
+        SIGNALED = 6,
+        /// At a semaphore, asleep or about to be. What the rest of the word says in this state and the next two:
+        /// [`sem::call`](crate::sem::call).
+        WAITS = 14,
+        /// At a semaphore, called: its thread may try for a permit.
+        CALLED = 11,
+        /// [`CALLED`], and it has been woken, or has noticed.
+        NOTIFIED = 12,
+        /// The request of a [closure lock](crate::closure) was run.
+        SERVED = 13,
+        /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a
+        /// lock's queue: about to be [`EVICTED`] by the releaser, which uses the node until then.
+        LEAVING = 7,
+        /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
+        PARTING = 15,
+    }
+
     /// The bit at which the handle that comes with [`HEAD`] begins.
     pub const HANDED: u32 = 4;
-    /// [`HEAD`], asleep on the lock word.
-    pub const NAPPING: u32 = 3;
-    /// Its thread has given up; the thread that reaches the node gives it back.
-    pub const ABANDONED: u32 = 4;
-    /// It was the head, or was to have the lock, but did not run, so a holder has taken it out of the queue. Its thread
-    /// queues anew.
-    pub const EVICTED: u32 = 9;
-    /// On a condition variable.
-    pub const QUEUED: u32 = 5;
-    /// Taken off a condition variable, not notified yet: its thread can neither leave nor go on. In a queue: asleep
-    /// until it is the head. The rest of the word is the node's [`generation`](super::Node::generation).
-    pub const CLAIMED: u32 = 8;
-    /// [`CLAIMED`], and its thread sleeps on the state, after it was woken too early.
-    pub const AWAITED: u32 = 10;
     /// The bit at which the generation that comes with [`CLAIMED`] and [`AWAITED`] begins.
     pub const GENERATION: u32 = 8;
-    /// Taken off a condition variable by a signal: its thread may try for the mutex.
-    pub const SIGNALED: u32 = 6;
-    /// At a semaphore, asleep or about to be. What the rest of the word says in this state and the next two:
-    /// [`sem::call`](crate::sem::call).
-    pub const WAITS: u32 = 14;
-    /// At a semaphore, called: its thread may try for a permit.
-    pub const CALLED: u32 = 11;
-    /// [`CALLED`], and it has been woken, or has noticed.
-    pub const NOTIFIED: u32 = 12;
-    /// The request of a [closure lock](crate::closure) was run.
-    pub const SERVED: u32 = 13;
-    /// Still linked in a condition variable, but its thread is about to unlink it; no signal may count on it. In a
-    /// lock's queue: about to be [`EVICTED`] by the releaser, which uses the node until then.
-    pub const LEAVING: u32 = 7;
-    /// In a lock's queue: [`LEAVING`], and its thread sleeps until it is [`EVICTED`].
-    pub const PARTING: u32 = 15;
-
-    /// All values. A thread may meet a node that serves elsewhere by now, so a value means one thing. ([`LEAVING`]
-    /// means three: a node in this state is changed only by its own thread, and by the thread that takes it out of a
-    /// queue.)
-    pub(crate) const ALL: [u32; 16] = [
-        WAITING, PARKED, HEAD, NAPPING, ABANDONED, QUEUED, SIGNALED, LEAVING, CLAIMED, EVICTED, AWAITED, CALLED,
-        NOTIFIED, SERVED, WAITS, PARTING,
-    ];
-    const _: () = {
-        let mut value = 0;
-        while value < ALL.len() {
-            assert!(ALL[value] == value as u32 && value < 1 << HANDED);
-            value += 1;
-        }
-    };
 }
 
 /// Value of [`Node::next`] if the node's owner has left the queue before its successor had linked itself. The waiter
@@ -127,7 +137,7 @@ pub mod state {
 pub const LEFT: u32 = Handle::RESERVED;
 
 /// The bits of [`Node::role`] that hold a role.
-pub const ROLE: u32 = 0xfff;
+pub const ROLE: u32 = 0x1_ffff;
 
 /// Whether a waiter in a lock's queue sleeps, or is about to: the thread that makes it the head must wake it.
 #[inline]

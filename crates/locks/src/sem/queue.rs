@@ -356,7 +356,7 @@ mod tests {
         let (word, queue) = (Word::new(QUEUED), SemQueue::<Bench>::new());
         let semaphore = Semaphore { word: &word, queue: &queue };
         let ours = [state::WAITS, state::CALLED];
-        for other in state::ALL.into_iter().filter(|state| !ours.contains(state)) {
+        for other in state::ALL.iter().copied().filter(|state| !ours.contains(state)) {
             let handle = linked(&semaphore, [other])[0];
             queue.head.store(0, Relaxed);
             queue.tail.store(0, Relaxed);

@@ -29,26 +29,35 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
-use crate::mutex::flash::FREE;
 use crate::mutex::flash::arrival::{Place, Role};
 use crate::mutex::flash::evidence::first_look;
 use crate::mutex::flash::head::{First, is_late};
 use crate::mutex::flash::state::{
-    GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for, without_sleeper,
+    EPOCH, EPOCH_AT, GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for,
+    without_sleeper,
 };
 use crate::mutex::flash::stay::{calls_between, is_same_call};
+use crate::mutex::flash::{AWAITED, FREE};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
 use crate::parts::naps::stay_away;
 
-/// Where a sleeper came.
-struct Line {
-    /// How many sleepers there were, it included.
-    sleepers: u32,
+/// When a sleeper came, before it was counted: then it knows all calls since, and whether it is in a forked child.
+#[derive(Clone, Copy)]
+struct Came {
+    /// [`Memory::epoch`](crate::machine::Memory::epoch).
+    process: u32,
+    /// In µs. Read before `calls`.
+    began: u32,
     /// What `calls` was.
     calls: u32,
-    /// When it was (µs).
-    began: u32,
+}
+
+/// Where a sleeper came.
+struct Line {
+    came: Came,
+    /// How many sleepers there were, it included.
+    sleepers: u32,
 }
 
 impl Line {
@@ -86,37 +95,40 @@ impl<M: Machine> Lock<'_, M> {
             if is_full(seen, 1) {
                 return Futex::sleep::<M>(self.word, until);
             }
-            // Read before this thread is counted: a call that comes after that changes it. Acquire pairs with `call`.
-            let calls = self.queue.calls.load(Acquire);
+            let came = self.comes();
             if self.change(seen, seen + SLEEPER) {
-                return self.sleep(calls, until);
+                return self.sleep(came, until);
             }
         }
     }
 
-    /// The wait of a sleeper that is counted and has seen `calls`.
-    fn sleep(&self, mut calls: u32, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let (sleepers, process) = (count(self.state()), M::epoch());
-        let (line, mut nap) = (Line { sleepers, calls, began: M::micros() }, first_look::<M>(sleepers));
-        let mut expected = calls;
+    /// A call that comes after this thread is counted changes `calls`. Acquire pairs with `call`.
+    fn comes(&self) -> Came {
+        let (process, began) = (M::epoch(), M::micros());
+        Came { process, began, calls: self.queue.calls.load(Acquire) }
+    }
+
+    /// The wait of a sleeper that is counted.
+    fn sleep(&self, came: Came, until: Option<Deadline>) -> Result<(), TimedOut> {
+        let sleepers = count(self.state());
+        let (line, mut nap) = (Line { came, sleepers }, first_look::<M>(sleepers));
+        let (mut calls, mut expected) = (came.calls, came.calls);
         loop {
             let unparked = park::<M>(&self.queue.calls, expected, Some(M::sooner(nap, until)));
             expected = calls;
             let mut passed_over = false;
             match unparked {
-                Unparked::Changed if M::epoch() == process && !self.may_be(&line) => {
+                // A child that a handler has forked: the other waiters are not here.
+                _ if M::epoch() != came.process && self.was_of(came.process) => {
+                    self.settle();
+                    return self.queue_up(until, First::Polls);
+                }
+                Unparked::Changed if !self.may_be(&line) => {
                     expected = self.queue.calls.load(Relaxed);
                     continue;
                 }
                 Unparked::Woken | Unparked::Changed => {}
-                Unparked::Interrupted if !M::is_there(&self.queue.calls) => continue,
-                // If there was a call since, it does not sleep.
-                Unparked::Interrupted if M::epoch() == process && Self::is_mine(self.state()) => continue,
-                Unparked::Interrupted => {
-                    // A child that the handler has forked: the other waiters are not here.
-                    self.settle();
-                    return self.queue_up(until, First::Polls);
-                }
+                Unparked::Interrupted => continue, // If there was a call since, it does not sleep.
                 Unparked::Gone => return Err(stay_away::<M>(until)),
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
@@ -162,11 +174,24 @@ impl<M: Machine> Lock<'_, M> {
 
     /// [`Lock::sleep`] for a sleeper that a broadcast has moved here, and that is counted.
     pub(super) fn sleep_on(&self) -> Result<(), TimedOut> {
-        // Acquire pairs with `call`.
-        let calls = self.queue.calls.load(Acquire);
+        let came = self.comes();
+        if !Self::is_mine(self.state()) || self.state() & HEAD == 0 {
+            // Invariant 2: it is not counted here. A handler has forked since the broadcast.
+            self.settle();
+            return self.queue_up(None, First::Polls);
+        }
         match self.take_place(false, false) {
             Some(place) => self.contend_as_head(place, None, First::Polls),
-            None => self.sleep(calls, None),
+            None => self.sleep(came, None),
+        }
+    }
+
+    /// In a child that a handler has forked: whether the lock is there, and its waiters are still those of the process
+    /// in which this thread came, or have been forgotten since.
+    fn was_of(&self, process: u32) -> bool {
+        M::is_there(&self.queue.calls) && {
+            let (word, state) = (self.word.load(Relaxed), self.state());
+            word <= AWAITED && [process, M::epoch()].iter().any(|epoch| state & EPOCH == epoch << EPOCH_AT & EPOCH)
         }
     }
 
@@ -198,8 +223,9 @@ impl<M: Machine> Lock<'_, M> {
         if !is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch()) {
             return None;
         }
-        let (waited, now) = (M::micros().wrapping_sub(line.began), self.queue.calls.load(Relaxed));
-        Some((calls_between(line.calls, now), waited)).filter(|(calls, waited)| *calls <= waited.saturating_add(1000))
+        let (waited, now) = (M::micros().wrapping_sub(line.came.began), self.queue.calls.load(Relaxed));
+        Some((calls_between(line.came.calls, now), waited))
+            .filter(|(calls, waited)| *calls <= waited.saturating_add(1000))
     }
 
     /// Whether this may still be the lock at which the sleeper came.
@@ -249,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_knows_its_turn_by_the_calls() {
-        let line = Line { sleepers: 10, calls: 0, began: 0 };
+        let line = Line { sleepers: 10, came: Came { process: 1, began: 0, calls: 0 } };
         assert_eq!(line.turn_in(0, 40_000), None, "nobody was called");
         assert_eq!(line.turn_in(4, 40_000), Some(60_000));
         assert_eq!((line.turn_in(10, 40_000), line.turn_in(25, 40_000)), (Some(0), Some(0)));

@@ -14,7 +14,9 @@
 //! *Malthusian Locks*, §5.1, for the polling; the claim is ours.
 //!
 //! Nothing in the word depends on the process, and no thread sleeps on it: waiters nap. So the lock works in memory
-//! that processes share. The time of a claim is that of a clock that all of them see.
+//! that processes share. Each process measures the time of claims by itself. If processes were started separately,
+//! their clocks may differ by more than a claim lasts, after a minute or later. Then they ignore each other's claims,
+//! and such a waiter has no bound.
 //!
 //! ## State
 //! | word | meaning |

@@ -122,7 +122,7 @@ impl<M: Machine> ShflQueue<M> {
         role & ROLE | self.mark()
     }
 
-    /// Made of the queue's address: of a million queues, two have the same.
+    /// Made of the queue's address: one queue in 32,768 has the same.
     fn mark(&self) -> u32 {
         ((&raw const self.tail as usize >> 2) as u32).wrapping_mul(0x9e37_79b1) & !ROLE
     }
