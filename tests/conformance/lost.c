@@ -14,8 +14,8 @@ static void *wait_for_ever(void *me)
     return NULL;
 }
 
-/* What the memory becomes: for each eight bytes, zero, two small numbers, or an address. No number is that of a queue
- * node of a waiter, and none is so large that a lock could take it for a time. */
+/* What the memory becomes: for each eight bytes, zero (0), two small numbers (n), or an address (p). No small number is
+ * that of a waiter's queue node: what names a waiter of this very lock looks like the lock. */
 static const char *const BECOMES[] = { "0", "n", "p", "pn", "np", "0p", "p0", "0n", "n0" };
 enum { USES = sizeof BECOMES / sizeof *BECOMES };
 
@@ -94,7 +94,7 @@ void lost_and_gone(const struct lost *it, int count)
     CHECK_EQ(process_status(lose_apart(it, count, UNMAPPED, false)), ENDED);
 }
 
-static void lost_and_reused_by_all(const struct lost *it, int count, bool interrupted)
+static void lost_to_each_use(const struct lost *it, int count, bool interrupted)
 {
     pid_t pids[USES];
     for (int use = 0; use < USES; use++) pids[use] = lose_apart(it, count, use, interrupted);
@@ -103,10 +103,10 @@ static void lost_and_reused_by_all(const struct lost *it, int count, bool interr
 
 void lost_and_reused(const struct lost *it, int count)
 {
-    lost_and_reused_by_all(it, count, false);
+    lost_to_each_use(it, count, false);
 }
 
 void lost_and_interrupted(const struct lost *it, int count)
 {
-    lost_and_reused_by_all(it, count, true);
+    lost_to_each_use(it, count, true);
 }

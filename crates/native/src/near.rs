@@ -15,6 +15,8 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU16, Ordering::Relaxed};
 
+use flashlock_locks::machine::node::ROLE;
+
 use crate::settings::decimal;
 use crate::{numa, sys, thread};
 
@@ -33,6 +35,10 @@ static CACHES: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 /// Distances; 0: unknown.
 static DISTANCES: [[AtomicU8; NODES]; NODES] = [const { [const { AtomicU8::new(0) }; NODES] }; NODES];
 
+/// A cache has another name than a NUMA node.
+const CACHE: u32 = 1 << 16;
+const _: () = assert!(CACHE + CPUS as u32 <= ROLE && CPUS < CACHE as usize && NODES < CACHE as usize);
+
 /// The last-level cache of the calling thread's CPU.
 pub(crate) fn llc() -> u32 {
     let node = numa::node();
@@ -42,7 +48,7 @@ pub(crate) fn llc() -> u32 {
     }
     match CACHES.get(numa::cpu() as usize).map(|cache| cache.load(Relaxed)) {
         None | Some(0) => node,
-        Some(first) => 1 << 16 | u32::from(first),
+        Some(first) => CACHE + u32::from(first),
     }
 }
 

@@ -207,7 +207,7 @@ struct Monitor<L: RawLock<Here>> {
     changed: CondQueue<Here>,
 }
 
-// SAFETY: all of its methods lock and release a lock whose state is in memory as long as it is borrowed.
+// SAFETY: the chain goes to the lock.
 unsafe impl<L: RawLock<Here>> Morph for Monitor<L> {
     fn few(&self) -> u32 {
         0 // So that two or more are moved to the mutex, by every lock that can do that.

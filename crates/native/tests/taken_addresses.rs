@@ -12,7 +12,7 @@ fn naps() -> i64 {
     }
 }
 
-/// A start that takes longer than any number of system calls sleeps more often than this.
+/// A start that waits for another thread sleeps more often than this.
 const FEW_NAPS: i64 = 100;
 
 #[test]

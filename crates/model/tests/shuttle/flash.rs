@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use flashlock_locks::machine::{Memory as _, Time as _, Word as _};
 use flashlock_locks::mutex::flash::Flash;
 use flashlock_locks::mutex::flash::state::{
-    EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, turn,
+    EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, count, turn,
 };
+use flashlock_locks::mutex::flash::stay::CALL;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::meddle::{Access, Instead, Meddler};
@@ -242,6 +243,37 @@ fn another_sleeper_is_called() {
     both("flash calls again", SCHEDULES, STILL, called_sleepers_do_not_run(LOAD));
     both("flash calls again, flowing", SCHEDULES, FLOWING, called_sleepers_do_not_run(TIMED));
     finds("an extra head is counted", extra_head_is_counted, STILL, called_sleepers_do_not_run(LOAD));
+}
+
+/// A thread with a deadline is stopped anywhere on its way to sleep. Others are called meanwhile, more often than any
+/// short time allows, and the deadline passes. The thread is not counted afterwards.
+fn stopped_on_the_way_to_sleep() {
+    const CALLS: u32 = 3_000;
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    mutex.lock();
+    mutex.queue.state.store(HEAD | Shuttle::epoch() << EPOCH_AT & EPOCH, Relaxed);
+    let deadline = world().deadline(2);
+    let sleeper = {
+        let mutex = mutex.clone();
+        thread::spawn(move || {
+            world().stop_after(1 + any(60));
+            assert!(!mutex.lock_until(deadline), "the lock is held");
+            world().stop_after(0);
+        })
+    };
+    (0..any(60)).for_each(|_| thread::yield_now());
+    (0..CALLS).for_each(|_| _ = Shuttle::micros()); // So time passes.
+    mutex.queue.calls.fetch_add(CALLS * CALL, Relaxed);
+    (0..3).for_each(|_| world().tick());
+    world().thaw();
+    sleeper.join().expect("no panic");
+    assert_eq!(count(mutex.queue.state.peek()), 0, "a thread that has left is counted");
+}
+
+#[test]
+fn a_thread_that_leaves_is_not_counted() {
+    let setup = Setup { micros_step: 2, ..STILL };
+    both("flash, stopped on the way to sleep", SCHEDULES, setup, stopped_on_the_way_to_sleep);
 }
 
 /// The production code, with one access changed.

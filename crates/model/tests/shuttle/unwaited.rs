@@ -185,47 +185,47 @@ fn a_release_of_readers_and_writers_returns<L: Rw>() {
 /// Waiters that give up leave nodes.
 const ROOMY: Setup = Setup { nodes: 32, ..STILL };
 
-macro_rules! all {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn a_try_waits_for_nobody() {
-            $($(unless_alike! { $wait,
-                let name = concat!($name, ":wait=", stringify!($wait), ", a try");
-                both(name, SHORT, FLOWING, a_try_returns::<$type>);
-            })+)*
-        }
-
-        #[test]
-        fn a_release_waits_for_nobody() {
-            $($(unless_alike! { $wait,
-                let name = concat!($name, ":wait=", stringify!($wait), ", a release");
-                both(name, SHORT, ROOMY, a_release_returns::<$type>);
-            })+)*
-        }
+/// Runs a body under the locks of these rows, with each way of waiting.
+macro_rules! each_of {
+    ($what:literal, $setup:ident, $body:ident:
+     $(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        $($(unless_alike! { $wait,
+            both(concat!($name, ":wait=", stringify!($wait), ", ", $what), SHORT, $setup, $body::<$type>);
+        })+)*
     };
 }
-for_each_lock!(all);
 
-macro_rules! readers_and_writers {
-    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
-        #[test]
-        fn a_try_of_a_reader_or_writer_waits_for_nobody() {
-            $($(unless_alike! { $wait,
-                let name = concat!($name, ":wait=", stringify!($wait), ", a try");
-                both(name, SHORT, FLOWING, a_try_of_readers_and_writers_returns::<$type>);
-            })+)*
-        }
-
-        #[test]
-        fn a_release_of_a_reader_or_writer_waits_for_nobody() {
-            $($(unless_alike! { $wait,
-                let name = concat!($name, ":wait=", stringify!($wait), ", a release");
-                both(name, SHORT, ROOMY, a_release_of_readers_and_writers_returns::<$type>);
-            })+)*
-        }
-    };
+#[test]
+fn a_try_waits_for_nobody() {
+    macro_rules! all {
+        ($($rows:tt)*) => { each_of! { "a try", FLOWING, a_try_returns: $($rows)* } };
+    }
+    for_each_lock!(all);
 }
-for_each_rw_lock!(readers_and_writers);
+
+#[test]
+fn a_release_waits_for_nobody() {
+    macro_rules! all {
+        ($($rows:tt)*) => { each_of! { "a release", ROOMY, a_release_returns: $($rows)* } };
+    }
+    for_each_lock!(all);
+}
+
+#[test]
+fn a_try_of_a_reader_or_writer_waits_for_nobody() {
+    macro_rules! all {
+        ($($rows:tt)*) => { each_of! { "a try", FLOWING, a_try_of_readers_and_writers_returns: $($rows)* } };
+    }
+    for_each_rw_lock!(all);
+}
+
+#[test]
+fn a_release_of_a_reader_or_writer_waits_for_nobody() {
+    macro_rules! all {
+        ($($rows:tt)*) => { each_of! { "a release", ROOMY, a_release_of_readers_and_writers_returns: $($rows)* } };
+    }
+    for_each_rw_lock!(all);
+}
 
 /// `Mcs` with one bug.
 struct Mutant<const B: u8>;

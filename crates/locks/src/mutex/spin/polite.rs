@@ -44,7 +44,7 @@
 //! |---|---|---|---|
 //! | CAS to [`HELD`] | Acquire | the store in `release` | sees the last section |
 //! | store in `release` | Release | that CAS | hands over this section |
-//! | CAS of a claim | Relaxed | – | orders nothing; the next acquiring thread reads what the releaser stores |
+//! | CAS of a claim | Relaxed | – | orders nothing; it comes before the holder's release |
 //! | loads | Relaxed | – | decide when to try the CAS |
 //!
 //! **Cannot:** be fair in the short run. The bound of a wait is the number of waiters, times the time that a claim
@@ -189,5 +189,48 @@ unsafe impl<M: Machine> RawLock<M> for Polite {
 
     unsafe fn is_locked(word: &M::Word, _: &()) -> bool {
         is_held(word.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::bench::{Bench, Plain, stop_clock};
+
+    #[test]
+    fn a_claim_is_renewed_as_long_as_the_lock_is_held() {
+        let word = Plain::new(HELD | FREE);
+        let mut claim = 0;
+        for tick in 0..10 * CLAIM_LASTS {
+            stop_clock(tick * TICK);
+            claim = stake::<Bench>(&word, claim);
+            assert_eq!(word.load(Relaxed), HELD | claim);
+            assert!(is_claimed::<Bench>(claim), "it lapses though its claimant runs");
+        }
+    }
+
+    /// The lock was released between the claimant's last poll and this.
+    #[test]
+    fn a_claim_outlives_the_release() {
+        stop_clock(0);
+        let word = Plain::new(HELD | FREE);
+        let claim = stake::<Bench>(&word, 0);
+        word.clear_high_byte(Release);
+        assert_eq!((stake::<Bench>(&word, claim), word.load(Relaxed)), (claim, claim));
+        assert!(!try_take::<Bench>(&word, claim, 0), "another thread takes it");
+        assert!(try_take::<Bench>(&word, claim, claim));
+        assert_eq!(word.load(Relaxed), HELD | FREE);
+    }
+
+    #[test]
+    fn another_claim_stands_until_it_lapses() {
+        stop_clock(0);
+        let word = Plain::new(HELD | FREE);
+        let claim = stake::<Bench>(&word, 0);
+        stop_clock((CLAIM_LASTS - 1) * TICK);
+        assert_eq!((stake::<Bench>(&word, 0), word.load(Relaxed)), (0, HELD | claim));
+        stop_clock(CLAIM_LASTS * TICK);
+        let new = stake::<Bench>(&word, 0);
+        assert!(new != 0 && new != claim);
     }
 }

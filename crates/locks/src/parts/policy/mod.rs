@@ -73,7 +73,7 @@ impl<M: Machine> Clone for Waiter<'_, M> {
 impl<M: Machine> Copy for Waiter<'_, M> {}
 
 impl<'a, M: Machine> Waiter<'a, M> {
-    /// What [`Admission::role`] has answered to its thread.
+    /// What [`Admission::role`] has answered to its thread: [`ROLE`] at most.
     #[inline]
     pub fn role(self) -> u32 {
         self.0.role.load(Relaxed) & ROLE
