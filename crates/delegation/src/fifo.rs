@@ -22,12 +22,33 @@ pub(crate) fn ask(priority: i32) -> bool {
     set(0, priority)
 }
 
-/// Gives the calling thread the ordinary policy.
-pub(crate) fn ordinary() {
-    let priority = 0_i32;
-    let arguments = [0, libc::SCHED_OTHER as usize, &raw const priority as usize, 0, 0, 0];
-    // SAFETY: as above.
-    unsafe { sys::syscall(libc::SYS_sched_setscheduler, arguments) };
+/// Gives the calling thread the policy and the priority of the process's main thread; if the kernel refuses, the
+/// ordinary policy.
+pub(crate) fn like_main_thread() {
+    /// The priority of threads that are not scheduled in real time.
+    static ORDINARY: i32 = 0;
+    let mut priority = ORDINARY;
+    // SAFETY: a thread's id is the process's if it is the main thread; a `sched_param` is its priority, which is
+    // readable and writable.
+    unsafe {
+        let process = sys::syscall(libc::SYS_getpid, [0; 6]) as usize;
+        let policy = sys::syscall(libc::SYS_sched_getscheduler, [process, 0, 0, 0, 0, 0]);
+        let policy = (policy.max(0) as i32 & !libc::SCHED_RESET_ON_FORK) as usize;
+        sys::syscall(libc::SYS_sched_getparam, [process, &raw mut priority as usize, 0, 0, 0, 0]);
+        let set = |policy, priority: *const i32| {
+            sys::syscall(libc::SYS_sched_setscheduler, [0, policy, priority as usize, 0, 0, 0])
+        };
+        if set(policy, &raw const priority) < 0 {
+            set(libc::SCHED_OTHER as usize, &raw const ORDINARY);
+        }
+    }
+}
+
+/// Whether the calling thread is scheduled in real time.
+pub(crate) fn is_real_time() -> bool {
+    // SAFETY: no memory is passed.
+    let policy = unsafe { sys::syscall(libc::SYS_sched_getscheduler, [0; 6]) };
+    matches!(policy as i32 & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR)
 }
 
 /// Moves a thread behind all others of its priority.

@@ -4,7 +4,6 @@
 //! servers by number. A server's memory is never given back: a client that comes late finds the server closed.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -41,8 +40,8 @@ pub(crate) struct Host {
     pub(crate) is_fifo: AtomicBool,
     /// The counters of each worker.
     pub(crate) counts: Box<[Counts]>,
-    /// Kernel ids of the workers that were made.
-    pub(crate) ids: Mutex<Vec<u32>>,
+    /// The workers' kernel ids, by their numbers; 0: that worker does not run yet.
+    pub(crate) ids: Box<[AtomicU32]>,
 }
 
 /// Zeroed memory that is never given back. No page of it is touched here.
@@ -79,7 +78,7 @@ impl Host {
             elections: AtomicU64::new(0),
             is_fifo: AtomicBool::new(false),
             counts: (0..workers).map(|_| Counts::default()).collect(),
-            ids: Mutex::default(),
+            ids: (0..workers).map(|_| AtomicU32::new(0)).collect(),
         }));
         place.store(host, Release);
         Ok(host)
@@ -97,8 +96,8 @@ impl Host {
     }
 
     /// Kernel ids of its servicing threads.
-    pub(crate) fn threads(&self) -> Vec<u32> {
-        self.ids.lock().expect("nobody panics with it").clone()
+    pub(crate) fn threads(&self) -> impl Iterator<Item = u32> {
+        self.ids.iter().map(|id| id.load(Relaxed)).filter(|id| *id != 0)
     }
 
     /// Makes the manager look.

@@ -61,6 +61,7 @@ mod fifo;
 mod here;
 mod host;
 pub mod named;
+mod process;
 pub mod raw;
 pub mod server;
 mod start;

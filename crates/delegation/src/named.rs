@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flashlock_locks::parts::wait::WaitPolicy;
 
 use crate::adapt::{Governor, Thresholds};
 use crate::config::{Config, Place};
+use crate::process::PerProcess;
 use crate::raw::Raw;
 use crate::server::Server;
 
@@ -28,13 +29,20 @@ pub enum Kind {
 /// The server of delegated locks that the configuration does not place.
 pub const DEFAULT: &str = "default";
 
-static OPEN: Mutex<BTreeMap<String, &'static Server>> = Mutex::new(BTreeMap::new());
+/// Servers by name.
+type Open = BTreeMap<String, &'static Server>;
 
-/// The configuration, read once.
+/// Those of this process.
+fn open() -> MutexGuard<'static, Open> {
+    static OPEN: PerProcess<Mutex<Open>> = PerProcess::new();
+    OPEN.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The configuration, read once in a process.
 fn config() -> io::Result<&'static Config> {
-    static CONFIG: OnceLock<Result<Config, (io::ErrorKind, String)>> = OnceLock::new();
+    static CONFIG: PerProcess<OnceLock<Result<Config, (io::ErrorKind, String)>>> = PerProcess::new();
     let read = || Config::from_env().map_err(|error| (error.kind(), error.to_string()));
-    CONFIG.get_or_init(read).as_ref().map_err(|(kind, text)| io::Error::new(*kind, text.clone()))
+    CONFIG.get().get_or_init(read).as_ref().map_err(|(kind, text)| io::Error::new(*kind, text.clone()))
 }
 
 /// The server of that name, which is opened if it is not yet open. (A forked child opens its own.)
@@ -43,7 +51,7 @@ fn config() -> io::Result<&'static Config> {
 /// As [`Server::open`]; and what is wrong with the configuration.
 pub fn server(name: &str) -> io::Result<&'static Server> {
     let config = config()?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = open();
     if let Some(server) = open.get(name).filter(|server| server.is_open()) {
         return Ok(server);
     }
@@ -54,8 +62,7 @@ pub fn server(name: &str) -> io::Result<&'static Server> {
 
 /// Whether [`server`] has opened this server.
 pub fn is_named(server: &Server) -> bool {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.values().any(|named| std::ptr::eq(*named, server))
+    open().values().any(|named| std::ptr::eq(*named, server))
 }
 
 /// The configuration's thresholds of this machine.

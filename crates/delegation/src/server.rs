@@ -111,7 +111,7 @@ impl Server {
         let mut statistics = Statistics {
             elections: host.elections.load(Relaxed),
             threads_short: host.short.load(Relaxed),
-            threads: host.ids.lock().expect("nobody panics with it").len() as u32,
+            threads: host.threads().count() as u32,
             clients: host.core.clients(),
             range: host.core.range(),
             real_time: host.is_fifo.load(Relaxed),

@@ -1,14 +1,17 @@
 //! # Threads of this library
 //!
-//! They are not the program's: they may use the CPUs that the program's main thread may use, whatever the thread that
-//! happened to start them is bound to. And they take no signals, so that the program's own threads do: a worker may be
-//! in the middle of somebody's section.
+//! They are not the program's: they are scheduled like the program's main thread, on the CPUs that it may use, whatever
+//! the thread that happened to start them is bound to. And they take no signals, so that the program's own threads do: a
+//! worker may be in the middle of somebody's section.
 
 use std::io;
 use std::sync::Once;
 use std::thread::{Builder, JoinHandle};
 
 use flashlock_native::{membarrier, registry, spin, sys};
+
+use crate::fifo;
+use crate::process::PerProcess;
 
 /// Signals that a thread gets for what it does itself. If they were blocked, the kernel would kill the process without
 /// calling its handlers.
@@ -17,8 +20,8 @@ const OWN: [libc::c_int; 7] =
 
 /// What must be done once in a process, before there are servers.
 pub(crate) fn prepare() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static ONCE: PerProcess<Once> = PerProcess::new();
+    ONCE.get_or(Once::new).call_once(|| {
         membarrier::prepare();
         spin::prepare();
         registry::prepare();
@@ -61,6 +64,7 @@ pub(crate) fn start(name: String, body: impl FnOnce() + Send + 'static) -> io::R
     let _mask = Mask::block();
     Builder::new().name(name).spawn(move || {
         use_all_cpus();
+        fifo::like_main_thread();
         body();
     })
 }

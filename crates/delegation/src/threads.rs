@@ -70,6 +70,9 @@ impl Manager {
                 Look::Elected(worker) => self.elected(worker),
                 Look::Wanted => self.make(),
             }
+            if self.workers.is_empty() && host.core.is_closing() {
+                serve(host, 0); // No thread could be made: this one closes the server.
+            }
             asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
             if asleep < QUIET || !host.core.falls_quiet() {
                 futex::park(&host.bell.0, bell, Some(clock::after(timeout)));
@@ -89,8 +92,8 @@ impl Manager {
         host.elections.fetch_add(1, Relaxed);
         self.told = false;
         if host.is_fifo.load(Relaxed) {
-            let ids = host.ids.lock().expect("nobody panics with it");
-            elect_by_priority(0..ids.len() as u32, worker, |other| fifo::requeue(ids[other as usize]));
+            let id = |worker: u32| host.ids[worker as usize].load(Relaxed);
+            elect_by_priority(host.threads(), id(worker), fifo::requeue);
         }
     }
 
@@ -118,11 +121,18 @@ impl Manager {
                 if !std::mem::replace(&mut self.told, true) {
                     // Not by `eprintln!`: a section may hold the lock of the standard error while it waits for another
                     // lock.
-                    let text = format!(
-                        "flashlock: server {number}: all {me} servicing threads are in sections that have not ended \
-                         for a while, and another thread cannot be made ({error}). Requests wait until one of these \
-                         sections ends. If the sections wait for each other, allow more threads (Options::threads)."
-                    );
+                    let text = match me {
+                        0 => format!(
+                            "flashlock: server {number}: no servicing thread can be made ({error}). Requests wait \
+                             until one can be, or the server is closed."
+                        ),
+                        _ => format!(
+                            "flashlock: server {number}: all {me} servicing threads are in sections that have not \
+                             ended for a while, and another thread cannot be made ({error}). Requests wait until one \
+                             of these sections ends. If the sections wait for each other, allow more threads \
+                             (Options::threads)."
+                        ),
+                    };
                     sys::warn_line(&[text.as_bytes()]);
                 }
             }
@@ -132,26 +142,27 @@ impl Manager {
 
 /// What a servicing thread runs.
 fn work(host: &'static Host, me: u32) {
-    let number = host.core.number();
-    {
-        let mut ids = host.ids.lock().expect("nobody panics with it");
-        ids.push(flashlock_native::thread::id());
-    }
+    host.ids[me as usize].store(flashlock_native::thread::id(), Relaxed);
     if let Some(cpu) = host.options.cpu {
         fifo::pin(cpu);
     }
     if host.options.scheduling == Scheduling::RealTime {
         host.is_fifo.store(fifo::ask(fifo::WORKER), Relaxed);
     }
-    let fifo = host.is_fifo.load(Relaxed);
+    serve(host, me);
+    host.call_manager(); // The server is closed: the manager must see that.
+}
+
+/// The calling thread is that worker, until the server is closed.
+fn serve(host: &'static Host, me: u32) {
+    let real_time = fifo::is_real_time();
     let (counts, mut breath) = (&host.counts[me as usize], fifo::Breath::default());
-    as_worker(number, me, || {
+    as_worker(host.core.number(), me, || {
         host.core.work::<SpinThenPark, _>(me, &Here, |pass| {
             counts.note(pass, || host.core.clients());
-            if fifo {
+            if real_time {
                 breath.take();
             }
         });
     });
-    host.call_manager(); // The server is closed: the manager must see that.
 }

@@ -1,5 +1,5 @@
-//! The library's own threads: neither what the thread that opens a server is bound to, nor the program's signals, are
-//! theirs.
+//! The library's own threads: neither what the thread that opens a server is bound to, nor its scheduling policy, nor
+//! the program's signals, are theirs.
 
 mod common;
 
@@ -23,6 +23,18 @@ fn tasks() -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// Gives the calling thread the lowest policy, for which no privilege is needed.
+fn idle() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is readable.
+    assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) }, 0);
+}
+
+fn policy(task: &str) -> libc::c_int {
+    // SAFETY: no memory is passed.
+    unsafe { libc::sched_getscheduler(task.parse().unwrap()) }
+}
+
 /// Binds the calling thread to the first CPU that it may use.
 fn bind() {
     // SAFETY: sets of plain bits, which are readable and writable.
@@ -42,6 +54,7 @@ fn they_are_not_the_openers() {
         let before = tasks();
         let opened = thread::spawn(|| {
             bind();
+            idle();
             let server = Server::open(Options { timeout: Duration::from_millis(1), ..Options::default() }).unwrap();
             let data = Delegated::<u32>::on(&server, 0);
             // Two workers: the first one is stuck for a while, and the manager makes another.
@@ -58,6 +71,7 @@ fn they_are_not_the_openers() {
         for task in own {
             let name = field(&task, "Name");
             assert_eq!(field(&task, "Cpus_allowed_list"), field(&process, "Cpus_allowed_list"), "{name}");
+            assert_eq!(policy(&task), policy(&process), "{name}");
             let blocked = u64::from_str_radix(&field(&task, "SigBlk"), 16).unwrap();
             let is_blocked = |signal: libc::c_int| blocked >> (signal - 1) & 1 == 1;
             assert!([libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGALRM].map(is_blocked) == [true; 4], "{name}");

@@ -24,10 +24,11 @@ use super::policy::{Lock, Move, Policy, Seen, Server as Counted, Why};
 use super::thresholds::Thresholds;
 use crate::Machine;
 use crate::host::Host;
+use crate::named;
+use crate::process::PerProcess;
 use crate::server::{Options, Server};
 use crate::start::start;
 use crate::statistics::Statistics;
-use crate::{fifo, named};
 
 /// How long a window is.
 pub const PERIOD: Duration = Duration::from_millis(100);
@@ -110,7 +111,8 @@ struct State {
 
 /// Measures, and decides.
 pub struct Governor {
-    state: Mutex<State>,
+    /// A forked child has none of the locks and servers.
+    state: PerProcess<Mutex<State>>,
     bell: Arc<Bell>,
     next: AtomicU32,
     began: Instant,
@@ -139,17 +141,10 @@ fn cpu_time(without: &[u32]) -> Duration {
 impl Governor {
     /// A governor with these thresholds. It looks only when its methods are called.
     pub fn new(thresholds: Thresholds) -> Arc<Self> {
-        let state = State {
-            policy: Policy::new(thresholds),
-            locks: Vec::new(),
-            servers: Vec::new(),
-            counted: Vec::new(),
-            window: Instant::now(),
-            cpu_time: cpu_time(&[]),
-            decisions: VecDeque::new(),
-        };
+        let state = PerProcess::new();
+        state.get_or(|| Mutex::new(State::new(thresholds)));
         Arc::new(Self {
-            state: Mutex::new(state),
+            state,
             bell: Arc::default(),
             next: AtomicU32::new(1),
             began: Instant::now(),
@@ -157,32 +152,36 @@ impl Governor {
         })
     }
 
-    /// The process's governor, with the thresholds of the [configuration](crate::config), and a thread that looks.
+    /// The process's governor, with the thresholds of the [configuration](crate::config), and a thread that looks. (A
+    /// forked child makes its own.)
     ///
     /// # Errors
     /// What is wrong with the configuration; the system's error if it refuses the thread.
     pub fn of_process() -> io::Result<&'static Arc<Self>> {
-        static GOVERNOR: OnceLock<Arc<Governor>> = OnceLock::new();
-        static MAKING: Mutex<()> = Mutex::new(());
-        if let Some(made) = GOVERNOR.get() {
+        static GOVERNOR: PerProcess<OnceLock<Arc<Governor>>> = PerProcess::new();
+        static MAKING: PerProcess<Mutex<()>> = PerProcess::new();
+        let governor_of_process = GOVERNOR.get();
+        if let Some(made) = governor_of_process.get() {
             return Ok(made);
         }
-        let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = GOVERNOR.get() {
+        let _one = MAKING.get().lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = governor_of_process.get() {
             return Ok(made);
         }
         // What fails now may succeed when the next lock is made.
         let governor = Self::new(named::thresholds()?);
         let (looks, mut trace) = (governor.clone(), Trace::of_env()?);
         start("rcl-governor".to_owned(), move || looks.live(&mut trace))?;
-        Ok(GOVERNOR.get_or_init(|| governor))
+        Ok(governor_of_process.get_or_init(|| governor))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.get_or(|| Mutex::new(State::new(Thresholds::NEVER)));
+        state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new lock's meter. `None` in a forked child, which has no governor: there the lock is ordinary.
+    /// A new lock's meter. `None` if the governor is that of a process from which this one was forked: its thread is
+    /// not here, and the lock is ordinary.
     pub(crate) fn meter(&self, name: Option<&str>) -> Option<Arc<Meter>> {
         if Machine::epoch() != self.epoch {
             return None;
@@ -224,7 +223,7 @@ impl Governor {
             }
         });
         let servers = servers.collect();
-        let threads: Vec<u32> = state.servers.iter().flat_map(|server| Host::of(server.number()).threads()).collect();
+        let threads: Vec<_> = state.servers.iter().flat_map(|server| Host::of(server.number()).threads()).collect();
         let used = cpu_time(&threads);
         let busy = used.saturating_sub(std::mem::replace(&mut state.cpu_time, used)).as_secs_f64() / seconds;
         let cpus = thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
@@ -293,9 +292,8 @@ impl Governor {
         self.state().servers.iter().map(|server| (server.number(), server.statistics())).collect()
     }
 
-    /// The governor's thread. It may have been made in a section of a real-time worker.
+    /// The governor's thread.
     fn live(&self, trace: &mut Trace) {
-        fifo::ordinary();
         let mut quiet = 0;
         loop {
             thread::sleep(PERIOD);
@@ -316,6 +314,18 @@ impl Governor {
 }
 
 impl State {
+    fn new(thresholds: Thresholds) -> Self {
+        Self {
+            policy: Policy::new(thresholds),
+            locks: Vec::new(),
+            servers: Vec::new(),
+            counted: Vec::new(),
+            window: Instant::now(),
+            cpu_time: cpu_time(&[]),
+            decisions: VecDeque::new(),
+        }
+    }
+
     /// The number of the server at that place. The server is opened if it is not open yet.
     fn server(&mut self, place: u32) -> io::Result<u32> {
         while self.servers.len() <= place as usize {

@@ -60,6 +60,7 @@
 //! | `active`, `records`: CAS, load | Release, Acquire | each other | the record, and its link |
 //! | `state` -> WAITING | Release | the combiner's load, Acquire | the request, and what it refers to |
 //! | `state` -> SERVED, HEAD | Release | the loads of `wait`, Acquire | the answer; the lock |
+//! | `first`: CAS, load | Release, Acquire | each other | that the records of its former lock were disowned |
 //! | `state` IDLE, INACTIVE -> TAKEN | Acquire | the stores of these, Release | no thread still reads the last request |
 //!
 //! No checker can distinguish the orderings of `records` from Relaxed. [The models](../models.md#what-neither-can-tell)
@@ -216,11 +217,13 @@ impl<M: Machine> FlatState<M> {
 
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
+        // Before `owner`, and Acquire: pairs with `new_record`. That record may have been the first of another lock, which
+        // was destroyed: then all records of that lock were disowned before.
+        let first = self.first.load(Acquire);
         let last = Handle::from_word(Kept::Record.get::<M>()).map(Record::<M>::of).filter(|last| {
-            // Invariant 2. Relaxed: this thread has used the record, so it sees that the record was made, and that it
-            // was disowned if the lock has been destroyed.
+            // Invariant 2. Relaxed: this thread has used the record, so it sees that the record was made; see `first`.
             let owner = last.owner().load(Relaxed);
-            owner & OWNED != 0 && owner & !OWNED == self.first.load(Relaxed)
+            owner & OWNED != 0 && owner & !OWNED == first
         });
         let any = last.into_iter().chain(list::<M>(&self.records, Record::next_record));
         let mut taken = any.filter_map(|record| Some((record, record.take()?)));
@@ -236,7 +239,7 @@ impl<M: Machine> FlatState<M> {
         let record = Record::<M>::of(unsafe { M::take_node() });
         record.node.prepare(TAKEN);
         let word = record.handle.word();
-        let first = self.first.compare_exchange(0, word, Relaxed, Relaxed).err().unwrap_or(word);
+        let first = self.first.compare_exchange(0, word, Release, Relaxed).err().unwrap_or(word);
         record.owner().store(first | OWNED, Relaxed);
         push::<M>(&self.records, record, record.next_record());
         record
@@ -379,10 +382,9 @@ unsafe impl<M: Machine, W: WaitPolicy, const P: u32, const C: u32> RawClosure<M>
     }
 
     unsafe fn destroy(lock: &FlatState<M>) {
-        for record in list::<M>(&lock.records, Record::next_record) {
-            record.owner().store(0, Relaxed); // Invariant 2. The pool publishes it.
-            M::give_node(record.handle);
-        }
+        // Invariant 2. The pool publishes it: before any of them is another lock's first record, all are disowned.
+        list::<M>(&lock.records, Record::next_record).for_each(|record| record.owner().store(0, Relaxed));
+        list::<M>(&lock.records, Record::next_record).for_each(|record| M::give_node(record.handle));
         [&lock.active, &lock.records, &lock.first].iter().for_each(|word| word.store(0, Relaxed));
     }
 }

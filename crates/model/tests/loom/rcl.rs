@@ -1,6 +1,7 @@
 //! `rcl`: requests, sleep, elections, client numbers, locks that move; the orderings that they rest on.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::rcl::Look;
@@ -253,6 +254,89 @@ fn a_lock_becomes_ordinary() {
     explore("rcl, delegated to ordinary", Preemptions(1), SETUP, moves(1, to_ordinary));
 }
 
+/// A server closes when it has run what it found. Its client then finds it closed, and must know whether its request
+/// was run.
+fn closes_after_a_scan() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Park>::with_locks(1, 1, 1, [1; 3]);
+        assert!(ring.host(1).await_turn(0));
+        let client = ring.host(1).join().expect("room");
+        ring.host(1).close(); // Here: otherwise this thread would be the last to look at `sleep`, see `election`.
+        let done = Arc::new(AtomicBool::new(false));
+        let asks = {
+            let done = done.clone();
+            spawn(&ring, move |ring| done.store(ring.offer(client, 1, 0, plain), Relaxed))
+        };
+        ring.scan(1, 0);
+        ring.work(1, 0);
+        asks.join().expect("no panic");
+        assert_eq!(ring.visits(0), u32::from(done.load(Relaxed)));
+        ring.end();
+    }
+}
+
+/// The worker that runs a section loses the turn.
+fn is_revoked(ring: &Arc<Servers<Park>>) {
+    ring.host(1).revoke(0);
+}
+
+/// The server is closed while a worker runs a section without the turn. The section's client asks again meanwhile.
+fn closes_beside_a_section() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Park>::with_locks(1, 1, 2, [1; 3]);
+        assert!(ring.host(1).await_turn(0));
+        let client = ring.post(1, 0, is_revoked);
+        ring.host(1).close();
+        let closes = spawn(&ring, |ring| ring.work(1, 1));
+        let asks = spawn(&ring, move |ring| {
+            assert!(ring.host(1).wait::<Park>(client, || ()), "moved");
+            assert!(!ring.offer(client, 1, 0, plain), "the other worker has found the server to be closed at once");
+        });
+        ring.scan(1, 0);
+        [closes, asks].into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!(ring.visits(0), 1);
+        ring.end();
+    }
+}
+
+/// The section that such a worker runs makes its lock ordinary. Another thread has seen the closed server meanwhile,
+/// and waits for the lock.
+fn leaves_a_closed_server() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Park>::with_locks(1, 1, 2, [1; 3]);
+        assert!(ring.host(1).await_turn(0));
+        let client = ring.post(1, 0, |ring| {
+            is_revoked(ring);
+            to_ordinary(ring);
+        });
+        ring.host(1).close();
+        let closes = spawn(&ring, |ring| {
+            ring.work(1, 1);
+            ring.section(0, plain);
+        });
+        ring.scan(1, 0);
+        assert!(ring.host(1).wait::<Park>(client, || ()), "moved");
+        closes.join().expect("no panic");
+        assert_eq!(ring.visits(0), 2);
+        ring.end();
+    }
+}
+
+#[test]
+fn a_server_closes() {
+    explore("rcl, closes after a scan", Preemptions(3), SETUP, closes_after_a_scan());
+}
+
+#[test]
+fn a_server_closes_beside_a_section() {
+    explore("rcl, closes beside a section", Preemptions(2), SETUP, closes_beside_a_section());
+}
+
+#[test]
+fn a_lock_leaves_a_closed_server() {
+    explore("rcl, a lock leaves a closed server", Preemptions(3), SETUP, leaves_a_closed_server());
+}
+
 /// A governor opens a server, and says that an ordinary lock is wanted there. Whoever runs a section follows.
 fn follows() -> impl Fn() + Send + Sync + 'static {
     || {
@@ -297,6 +381,7 @@ found! {
     busy_acquire: [weak(Field::RclBusy, Op::Load, Acquire, Relaxed)], Preemptions(3), election(0, false);
     ordinary_release: [weak(Field::RclWord, Op::Swap, Release, Relaxed)], Preemptions(2), moves(0, plain);
     ordinary_acquire: [weak(Field::RclWord, Op::Cas, Acquire, Relaxed)], Preemptions(2), moves(0, plain);
+    closed_acquire: [weak(Field::RclTurn, Op::Load, Acquire, Relaxed)], Preemptions(3), closes_after_a_scan();
     delegates_release: [weak(Field::RclWord, Op::Store, Release, Relaxed)], Preemptions(2), delegates();
     wanted_release: [weak(Field::RclWanted, Op::Swap, Release, Relaxed)], ALL, follows();
     wanted_acquire: [weak(Field::RclWanted, Op::Load, Acquire, Relaxed)], ALL, follows();
@@ -314,6 +399,7 @@ fn fault(name: &str, depth: Depth, fault: Fault, model: impl Fn() + Send + Sync 
 fn half_a_barrier_is_none() {
     for (name, which) in [("light", Fault::NoLightFence), ("heavy", Fault::NoHeavyFence)] {
         fault(&format!("sleeps without the {name} fence"), Preemptions(3), which, served::<Park>(&[1]));
+        fault(&format!("closes without the {name} fence"), Preemptions(3), which, closes_beside_a_section());
         fault(&format!("elects without the {name} fence"), Preemptions(3), which, election(0, false));
     }
 }
@@ -354,5 +440,11 @@ fn bugs_are_found() {
 #[test]
 fn lost_wakes_are_found() {
     fault("nobody wakes the server", Preemptions(2), Fault::NoWake(Field::RclSleep), served::<Park>(&[1]));
+    fault(
+        "a lock that leaves a closed server wakes nobody",
+        Preemptions(3),
+        Fault::NoWake(Field::RclWord),
+        leaves_a_closed_server(),
+    );
     fault("an answer wakes nobody", Preemptions(2), Fault::NoWake(Field::RclCode), served::<Park>(&[1]));
 }

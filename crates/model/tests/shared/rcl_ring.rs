@@ -191,11 +191,19 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         client
     }
 
-    /// The same, as this client.
+    /// The same, as this client, at an open server.
     pub(crate) fn post_as(self: &Arc<Self>, client: u32, number: u32, lock: usize, inside: Inside<C, W>) {
         let call = (self::visit::<C, W> as slot::Function, self.ask(lock, inside).cast());
         // SAFETY: the visit and the lock stay there until the end; the number has no request.
         assert!(unsafe { self.host(number).post(client, (slot::RUN, &self.locks[lock]), call) });
+    }
+
+    /// The same, and waits, unless the server is found closed. Returns whether the section was run.
+    pub(crate) fn offer(self: &Arc<Self>, client: u32, number: u32, lock: usize, inside: Inside<C, W>) -> bool {
+        let call = (self::visit::<C, W> as slot::Function, self.ask(lock, inside).cast());
+        // SAFETY: as above.
+        let posted = unsafe { self.host(number).post(client, (slot::RUN, &self.locks[lock]), call) };
+        posted && self.host(number).wait::<W>(client, || ())
     }
 
     /// Has one section of that lock done by `exec`.

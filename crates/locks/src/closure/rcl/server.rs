@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::client::Roster;
 use super::names::{EACH, Names, words};
-use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, RUN, Request, Slot};
+use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, Request, Slot};
 use super::turn::Worker;
 use super::word::{self, Lock, is_held, server_of};
 use crate::machine::{Machine, Manner, Patience, Word};
@@ -84,6 +84,11 @@ impl<M: Machine> Clone for Server<'_, M> {
 }
 
 impl<M: Machine> Copy for Server<'_, M> {}
+
+/// A client's bit in its word of `busy`.
+pub(super) const fn mark(client: u32) -> u32 {
+    1 << (client % EACH)
+}
 
 /// What one scan found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -244,13 +249,28 @@ impl<'m, M: Machine> Server<'m, M> {
         M::light_fence();
         match self.head.front.sleep.load(Relaxed) {
             AWAKE => {}
-            CLOSED => {
-                slot.answer(EMPTY);
-                return false;
-            }
+            CLOSED => return self.was_noticed(client),
             _ => self.wake(),
         }
         true
+    }
+
+    /// For a client that has posted a request, and then found the server closed. Whether the request was answered, or
+    /// will be: the worker with the turn may have seen it before it closed the server. If not, nobody will act on it,
+    /// and it is withdrawn.
+    #[cold]
+    fn was_noticed(&self, client: u32) -> bool {
+        self.await_closing();
+        // From now on only workers without the turn act on requests, and only on marked ones (invariant 3). A worker that
+        // clears the mark after this fence sees the request. Acquire: it has answered the one before.
+        M::heavy_fence();
+        let is_marked = self.busy[(client / EACH) as usize].load(Acquire) & mark(client) != 0;
+        let slot = &self.slots[client as usize];
+        let noticed = is_marked || !slot.is_posted();
+        if !noticed {
+            slot.answer(EMPTY);
+        }
+        noticed
     }
 
     /// Waits until a client's request was answered. Returns whether it was done; if not, the lock is no longer this
@@ -267,10 +287,7 @@ impl<'m, M: Machine> Server<'m, M> {
     /// The request of this client number, if something can be done about it.
     fn waiting(&self, client: u32) -> Option<(u32, Request<M>, u32)> {
         let slot = &self.slots[client as usize];
-        let kind = slot.code.load(Acquire);
-        if !matches!(kind, RUN | GRANT) {
-            return None;
-        }
+        let kind = slot.posted()?;
         // SAFETY: just seen, and no other thread acts on it (invariants 1 and 3). The lock is valid: its client waits.
         let (request, seen) = unsafe {
             let request = slot.request();
@@ -343,12 +360,22 @@ impl<'m, M: Machine> Server<'m, M> {
         mine
     }
 
-    /// Clears the mark of a request that was busy and has been answered: the client's next request may be looked at.
+    /// Clears the mark of a request that was busy and has been answered: the client's next request may be looked at. If
+    /// the server has been closed meanwhile, nobody looks: [`shut`](Server::shut) saw the mark, or that request was
+    /// posted later.
     #[cold]
     fn unmark(&self, client: u32) {
-        self.busy[(client / EACH) as usize].fetch_and(!(1 << (client % EACH)), Release);
+        self.busy[(client / EACH) as usize].fetch_and(!mark(client), Release);
         M::light_fence();
-        self.ring();
+        if self.head.front.sleep.load(Relaxed) == CLOSED { self.dismiss(client) } else { self.ring() }
+    }
+
+    /// Answers "moved" to the client of a closed server, if it has posted a request.
+    fn dismiss(&self, client: u32) {
+        let slot = &self.slots[client as usize];
+        if slot.is_posted() {
+            slot.answer(MOVED);
+        }
     }
 
     /// A worker that is inside a section takes another lock of this server, if it has the turn and the lock is free.
@@ -392,7 +419,8 @@ impl<'m, M: Machine> Server<'m, M> {
         roster.works();
     }
 
-    fn is_closing(&self) -> bool {
+    /// Whether it was asked to close.
+    pub fn is_closing(&self) -> bool {
         self.head.front.closing.load(Relaxed) != 0
     }
 
@@ -404,15 +432,12 @@ impl<'m, M: Machine> Server<'m, M> {
     }
 
     /// Open -> closed, by the worker with the turn. Waiting requests are answered with "moved". A client that posts
-    /// later finds the server closed, or its request is seen here.
+    /// later finds the server closed, or its request is seen here, or by the worker that clears its mark.
     fn shut(&self) {
         self.head.front.sleep.swap(CLOSED, AcqRel);
         M::heavy_fence();
         self.each_client(|client| {
-            let slot = &self.slots[client as usize];
-            if matches!(slot.code.load(Acquire), RUN | GRANT) {
-                slot.answer(MOVED);
-            }
+            self.dismiss(client);
             false
         });
         self.close_turn();

@@ -93,6 +93,16 @@ impl<M: Machine> Slot<M> {
         self.code.store(kind, Release);
     }
 
+    /// RUN or GRANT, if there is a request that was not answered.
+    #[inline(always)]
+    pub(super) fn posted(&self) -> Option<u32> {
+        Some(self.code.load(Acquire)).filter(|code| matches!(*code, RUN | GRANT))
+    }
+
+    pub(super) fn is_posted(&self) -> bool {
+        self.posted().is_some()
+    }
+
     /// The request that was posted.
     ///
     /// # Safety

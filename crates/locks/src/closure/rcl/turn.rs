@@ -32,8 +32,12 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::names::EACH;
-use super::server::Server;
+use super::server::{Server, mark};
 use crate::machine::{Machine, Patience, Word};
+use crate::parts::naps::nap_longer;
+
+/// How long (µs) a client first naps while a server is being closed.
+const BREAK: u32 = 10;
 
 const HOLDER: u32 = (1 << 12) - 1;
 const REVOKING: u32 = 1 << 12;
@@ -231,7 +235,7 @@ impl<M: Machine> Server<'_, M> {
         let inside = is_inside(worker.at.load(Acquire));
         if inside {
             let slot = worker.slot.load(Relaxed); // Written before `at`.
-            self.busy[(slot / EACH) as usize].fetch_or(1 << (slot % EACH), Relaxed); // Published by `turn`.
+            self.busy[(slot / EACH) as usize].fetch_or(mark(slot), Relaxed); // Published by `turn`.
         }
         loop {
             let seen = turn.load(Acquire);
@@ -254,6 +258,15 @@ impl<M: Machine> Server<'_, M> {
                     None => Look::Wanted,
                 };
             }
+        }
+    }
+
+    /// Waits until no worker has the turn any more, where the one that had it has begun to close the server.
+    pub(super) fn await_closing(&self) {
+        let closed = |turn| turn & CLOSED != 0;
+        let mut nap = BREAK;
+        while M::spin_until(&self.head.turn, Acquire, Patience::Budget, closed).is_none() {
+            nap_longer::<M>(&mut nap, None);
         }
     }
 

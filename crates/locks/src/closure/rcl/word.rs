@@ -139,7 +139,13 @@ impl<M: Machine> Lock<M> {
             return;
         }
         self.word.store(of(server, FREE), Release);
-        // The lock may no longer exist: only its address is used.
+        Self::changed(address, server, roster);
+    }
+
+    /// The word at this address, of a lock that was held and that server's, has changed: the server can act, or, if it
+    /// is closed, the threads that [reclaim](Lock::reclaim) the lock. The lock may no longer exist: only its address
+    /// is used.
+    fn changed<R: Roster<M>>(address: *const M::Word, server: u32, roster: &R) {
         M::light_fence();
         let server = roster.server(server);
         if server.is_closed() {
@@ -164,9 +170,7 @@ impl<M: Machine> Lock<M> {
             }
             before => {
                 self.word.store(of(server, HELD), Release);
-                // Requests for it can be answered now: moved.
-                M::light_fence();
-                roster.server(before).ring();
+                Self::changed(&raw const self.word, before, roster); // Requests can be answered now: moved.
             }
         }
     }
