@@ -15,7 +15,8 @@
  *     result.
  *   - the stack is that thread's: 2 MiB. A pointer to the client's stack is valid until the section has ended.
  *   - a signal that is sent to the client's thread is handled there, while the section goes on in the server.
- *   - all signals are blocked, except those that the section itself causes (SIGSEGV and the like).
+ *   - all signals are blocked, except those that the kernel sends to the thread that causes them (SIGSEGV, SIGBUS,
+ *     SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPIPE, SIGXFSZ), and SIGABRT. So raise() of another signal has no effect.
  *   - sections of other locks may be run. Those of the same server run in place, in the same thread.
  *   - a section may block. After a time-out another thread of the server goes on with other locks.
  *

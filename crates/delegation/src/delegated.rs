@@ -219,8 +219,9 @@ impl<T: ?Sized, W: WaitPolicy> fmt::Debug for Delegated<T, W> {
 /// The value inside a section.
 pub struct Inside<'a, T: ?Sized, W: WaitPolicy = SpinThenPark> {
     delegated: &'a Delegated<T, W>,
-    /// It stands for the borrowed value, and may go to another thread only if the value may.
-    value: PhantomData<&'a mut T>,
+    /// It stands for the borrowed value. It stays in the section's thread, which alone may wait: a pointer is neither
+    /// `Send` nor `Sync`.
+    value: PhantomData<(&'a mut T, *const ())>,
 }
 
 impl<T: ?Sized, W: WaitPolicy> Inside<'_, T, W> {

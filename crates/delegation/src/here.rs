@@ -2,10 +2,16 @@
 //!
 //! Which client number the calling thread has at which server, and whether it is a servicing thread; also which locks'
 //! sections it is running, nested. A thread takes a number with its first request to a server, keeps it, and gives it
-//! back when it ends. Code that runs after that (destructors of other thread-local values) takes a number for each
-//! request.
+//! back when it ends: in a destructor of thread-specific data, which the C library calls after those of thread-local
+//! values. Code that runs even later (other such destructors) takes a number for each request. Only a thread that has
+//! its first section in the last round of these destructors (glibc has four) does not give its number back.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire},
+};
 
 use flashlock_locks::closure::rcl::{Roster, Server};
 use flashlock_native::sys;
@@ -24,19 +30,13 @@ struct Lease {
 }
 
 /// All client numbers of a thread.
-struct Leases(RefCell<Vec<Lease>>);
-
-impl Drop for Leases {
-    fn drop(&mut self) {
-        LAST.set(None);
-        for lease in self.0.get_mut().drain(..) {
-            Host::of(lease.server).core.leave(lease.client);
-        }
-    }
-}
+type Leases = RefCell<Vec<Lease>>;
 
 thread_local! {
-    static LEASES: Leases = const { Leases(RefCell::new(Vec::new())) };
+    /// Never dropped: see `give_back`.
+    static LEASES: ManuallyDrop<Leases> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    /// Whether the thread has given its numbers back.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// The lease that was used last.
     static LAST: Cell<Option<Lease>> = const { Cell::new(None) };
     static WORKER: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
@@ -87,6 +87,37 @@ pub(crate) fn as_worker(server: u32, worker: u32, act: impl FnOnce()) {
     WORKER.set(None);
 }
 
+/// The destructor of the key.
+unsafe extern "C" fn give_back(_: *mut libc::c_void) {
+    ENDS.set(true);
+    LAST.set(None);
+    for lease in LEASES.with(|leases| leases.take()) {
+        Host::of(lease.server).core.leave(lease.client);
+    }
+}
+
+/// Has [`give_back`] called when the calling thread ends. Returns whether that is so: the process may have no key left.
+fn ends_with_giving_back() -> bool {
+    /// The key, plus one.
+    static KEY: AtomicU32 = AtomicU32::new(0);
+    let mut key = KEY.load(Acquire);
+    if key == 0 {
+        let mut made = 0;
+        // SAFETY: the key is writable; the destructor may be called in any thread.
+        if unsafe { libc::pthread_key_create(&raw mut made, Some(give_back)) } != 0 {
+            return false;
+        }
+        key = made + 1;
+        if let Err(other) = KEY.compare_exchange(0, key, AcqRel, Acquire) {
+            // SAFETY: made above, and used by nobody.
+            unsafe { libc::pthread_key_delete(made) };
+            key = other;
+        }
+    }
+    // SAFETY: the key exists. The value is only compared with null.
+    unsafe { libc::pthread_setspecific(key - 1, std::ptr::dangling()) == 0 }
+}
+
 /// A number at that server. If there are 65,536 clients already, the thread waits until one of them leaves.
 fn join(server: u32) -> u32 {
     loop {
@@ -97,11 +128,14 @@ fn join(server: u32) -> u32 {
     }
 }
 
-/// The thread's number at that server, which it keeps. `None` if the thread ends, and can no longer keep anything.
+/// The thread's number at that server, which it keeps. `None` if the thread could not give it back when it ends.
 #[cold]
 fn lease(server: u32) -> Option<u32> {
-    let find = |leases: &Leases| {
-        let mut leases = leases.0.borrow_mut();
+    if ENDS.get() || !ends_with_giving_back() {
+        return None;
+    }
+    let find = |leases: &ManuallyDrop<Leases>| {
+        let mut leases = leases.borrow_mut();
         let known = leases.iter().find(|lease| lease.server == server).copied();
         let lease = known.unwrap_or_else(|| {
             // Numbers of closed servers are not needed any more.
@@ -113,7 +147,7 @@ fn lease(server: u32) -> Option<u32> {
         LAST.set(Some(lease));
         lease.client
     };
-    LEASES.try_with(find).ok()
+    Some(LEASES.with(find))
 }
 
 // SAFETY: a thread has at each server a number of its own: its lease, or, when it ends, one for each request. `WORKER`

@@ -36,7 +36,9 @@ pub(crate) struct Host {
     /// How often a thread was needed and could not be made: the limit was reached, or the system refused.
     pub(crate) short: AtomicU64,
     pub(crate) elections: AtomicU64,
-    /// Whether its threads have real-time scheduling.
+    /// Whether its manager has real-time scheduling, so that servicing threads may have it.
+    pub(crate) may_be_fifo: AtomicBool,
+    /// Whether these have it.
     pub(crate) is_fifo: AtomicBool,
     /// The counters of each worker.
     pub(crate) counts: Box<[Counts]>,
@@ -76,6 +78,7 @@ impl Host {
             bell: Word32(AtomicU32::new(0)),
             short: AtomicU64::new(0),
             elections: AtomicU64::new(0),
+            may_be_fifo: AtomicBool::new(false),
             is_fifo: AtomicBool::new(false),
             counts: (0..workers).map(|_| Counts::default()).collect(),
             ids: (0..workers).map(|_| AtomicU32::new(0)).collect(),

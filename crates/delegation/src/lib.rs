@@ -37,7 +37,8 @@
 //! - the thread id, thread-local storage, `errno`, the signal mask, the name and the stack (2 MiB, as of any Rust
 //!   thread) are that thread's;
 //! - a signal that is sent to the client's thread is handled there, while the section goes on here;
-//! - all signals are blocked, except those that the section itself causes (SIGSEGV and the like);
+//! - all signals are blocked, except those that the kernel sends to the thread that causes them: SIGSEGV, SIGBUS,
+//!   SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPIPE and SIGXFSZ; and SIGABRT. So `raise` of another signal has no effect;
 //! - a panic travels to the client, and the lock stays usable. The caller decides whether the value is;
 //! - sections of other locks may be run, also of the same server: those run in place.
 //!

@@ -48,6 +48,15 @@ impl Metered {
         Self(NonNull::new(Arc::into_raw(meter).cast_mut()).expect("an Arc is never null"))
     }
 
+    /// The meter, with a count of its own.
+    fn share(&self) -> Arc<Meter> {
+        // SAFETY: from `into_raw`; the count that is owned (invariant 2) is not the one that is returned.
+        unsafe {
+            Arc::increment_strong_count(self.0.as_ptr());
+            Arc::from_raw(self.0.as_ptr())
+        }
+    }
+
     #[inline(always)]
     fn get(&self) -> &Meter {
         // SAFETY: it owns a count (invariant 2).
@@ -100,9 +109,9 @@ impl<W: WaitPolicy> Raw<W> {
     pub unsafe fn run(&self, section: Section<'_>) {
         // SAFETY: the callers' promise.
         let run = || unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
-        match self.meter() {
+        match &self.meter {
             None => run(),
-            Some(meter) => meter::around(self.address(), meter, || self.server() == 0, run),
+            Some(meter) => meter::around(self.address(), || meter.share(), || self.server() == 0, run),
         }
     }
 

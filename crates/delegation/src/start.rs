@@ -13,10 +13,19 @@ use flashlock_native::{membarrier, registry, spin, sys};
 use crate::fifo;
 use crate::process::PerProcess;
 
-/// Signals that a thread gets for what it does itself. If they were blocked, the kernel would kill the process without
-/// calling its handlers.
-const OWN: [libc::c_int; 7] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+/// Signals that a thread gets for what it does itself. If the first ones were blocked, the kernel would kill the process
+/// without calling its handlers; the last two would be lost.
+const OWN: [libc::c_int; 9] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+    libc::SIGPIPE,
+    libc::SIGXFSZ,
+];
 
 /// What must be done once in a process, before there are servers.
 pub(crate) fn prepare() {

@@ -8,7 +8,7 @@
 //! it has found the server asleep for [`QUIET`] looks; the servicing thread calls it when it wakes up.
 
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
@@ -57,14 +57,18 @@ struct Manager {
 impl Manager {
     fn live(mut self) {
         let host = self.host;
-        if host.options.scheduling == Scheduling::RealTime {
-            fifo::ask(fifo::MANAGER);
-        }
+        // Servicing threads ask only if the manager, which must outrank them, was granted it.
+        let real_time = host.options.scheduling == Scheduling::RealTime && fifo::ask(fifo::MANAGER);
+        host.may_be_fifo.store(real_time, Relaxed);
         let timeout = host.options.timeout;
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut asleep = 0;
-        while !host.core.is_closed() {
-            let bell = host.bell.0.load(Relaxed);
+        loop {
+            // First, and Acquire: a call that comes later changes the bell, and what was said before it is seen.
+            let bell = host.bell.0.load(Acquire);
+            if host.core.is_closed() {
+                break;
+            }
             match host.core.look(&mut self.watch, clock::now(), ns) {
                 Look::Fine => {}
                 Look::Elected(worker) => self.elected(worker),
@@ -91,9 +95,15 @@ impl Manager {
         let host = self.host;
         host.elections.fetch_add(1, Relaxed);
         self.told = false;
+        self.put_first(worker);
+    }
+
+    /// Among threads of the same real-time priority that worker is first.
+    fn put_first(&self, worker: u32) {
+        let host = self.host;
         if host.is_fifo.load(Relaxed) {
-            let id = |worker: u32| host.ids[worker as usize].load(Relaxed);
-            elect_by_priority(host.threads(), id(worker), fifo::requeue);
+            let id = host.ids[worker as usize].load(Relaxed);
+            elect_by_priority(host.threads(), id, fifo::requeue);
         }
     }
 
@@ -114,6 +124,7 @@ impl Manager {
                 }
                 while host.core.serving().is_none() && !host.core.is_closed() {
                     sys::nap(COMES_WITHIN);
+                    self.put_first(me);
                 }
             }
             Err(error) => {
@@ -143,10 +154,13 @@ impl Manager {
 /// What a servicing thread runs.
 fn work(host: &'static Host, me: u32) {
     host.ids[me as usize].store(flashlock_native::thread::id(), Relaxed);
+    let real_time = host.may_be_fifo.load(Relaxed);
+    // On its way to that CPU it outranks the worker that it is to replace, which may not leave the CPU.
+    let outranks = real_time && fifo::ask(fifo::MANAGER);
     if let Some(cpu) = host.options.cpu {
         fifo::pin(cpu);
     }
-    if host.options.scheduling == Scheduling::RealTime {
+    if outranks {
         host.is_fifo.store(fifo::ask(fifo::WORKER), Relaxed);
     }
     serve(host, me);

@@ -293,3 +293,63 @@ fn condition_variables_inside_sections() {
         }
     });
 }
+
+/// A section that polls by nested sections of the same server makes no progress, either.
+#[test]
+fn a_section_that_asks_again_and_again() {
+    limited("a section that asks again and again", || {
+        let server = server();
+        let (outer, set) = (Delegated::<u32>::on(&server, 0), Delegated::<bool>::on(&server, false));
+        let inside = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                outer.run(|count| {
+                    inside.store(true, Relaxed);
+                    while !set.run(|set| *set) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    *count += 1;
+                });
+            });
+            scope.spawn(|| {
+                while !inside.load(Relaxed) {
+                    thread::yield_now();
+                }
+                set.run(|set| *set = true);
+            });
+        });
+        assert_eq!(outer.into_inner(), 1);
+    });
+}
+
+/// Two clients have long sections again and again, longer than two time-outs: whoever is elected finds one of them
+/// first. The third one is served nevertheless.
+#[test]
+fn a_client_behind_two_that_block() {
+    limited("a client behind two that block", || {
+        let server = server();
+        let data = [0; 3].map(|zero| Delegated::<u32>::on(&server, zero));
+        data.iter().for_each(|data| {
+            // Their client numbers are in this order.
+            thread::scope(|scope| _ = scope.spawn(|| data.run(|count| *count += 1)));
+        });
+        let over = AtomicBool::new(false);
+        let (begun, awaits) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            for data in &data[..2] {
+                let (over, begun) = (&over, begun.clone());
+                scope.spawn(move || {
+                    while !over.load(Relaxed) {
+                        data.run(|_| thread::sleep(Duration::from_millis(25)));
+                        _ = begun.send(());
+                    }
+                });
+                awaits.recv().expect("sent by that client");
+            }
+            data[2].run(|count| *count += 1);
+            over.store(true, Relaxed);
+        });
+        let [.., last] = data;
+        assert_eq!(last.into_inner(), 2);
+    });
+}

@@ -256,6 +256,31 @@ fn sections_in_destructors_of_thread_local_values() {
     });
 }
 
+/// A thread that runs no section before its thread-specific data are destroyed.
+#[test]
+fn sections_in_destructors_of_thread_specific_data() {
+    static SERVER: std::sync::OnceLock<Server> = std::sync::OnceLock::new();
+    static DATA: std::sync::OnceLock<Delegated<u32>> = std::sync::OnceLock::new();
+    unsafe extern "C" fn late(_: *mut libc::c_void) {
+        DATA.get().unwrap().run(|count| *count += 1);
+    }
+    limited("sections in destructors of thread-specific data", || {
+        let mut key = 0;
+        // SAFETY: the key is writable.
+        assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(late)) }, 0);
+        let server = SERVER.get_or_init(server);
+        let data = DATA.get_or_init(|| Delegated::on(server, 0));
+        for _ in 0..20 {
+            // SAFETY: the key exists.
+            thread::spawn(move || unsafe { libc::pthread_setspecific(key, std::ptr::dangling()) }).join().unwrap();
+        }
+        assert_eq!(data.run(|count| *count), 20);
+        while server.statistics().clients > 1 {
+            thread::yield_now();
+        }
+    });
+}
+
 #[test]
 fn options_out_of_range_are_refused() {
     let refused = |options| Server::open(options).err().map(|error| error.to_string());

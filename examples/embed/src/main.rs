@@ -20,7 +20,7 @@ use flashlock_locks::parts::zeroed::ConstZeroed;
 use flashlock_native::Native;
 
 /// A value that one thread at a time may use. `L` is any mutex of the catalogue
-/// (`crates/locks/src/catalogue/mutexes.rs`).
+/// (`crates/locks/src/catalogue/mutexes.rs`) that excludes; not `null`.
 struct Mutex<T, L: RawLock<Native> = Flash> {
     lock: Raw<Native, L>,
     value: UnsafeCell<T>,
@@ -33,6 +33,7 @@ unsafe impl<T: Send, L: RawLock<Native, Queue: Sync>> Sync for Mutex<T, L> {}
 impl<T, L: RawLock<Native, Queue: ConstZeroed>> Mutex<T, L> {
     /// A constant, so that a mutex can be a static.
     const fn new(value: T) -> Self {
+        const { assert!(L::EXCLUDES, "this lock protects nothing") };
         Self { lock: Raw::FREE, value: UnsafeCell::new(value) }
     }
 }

@@ -56,6 +56,8 @@ impl<const SOUND: bool> ParkingTicket<SOUND> {
 
 // SAFETY: it has neither nodes nor blocks.
 unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
+    const EXCLUDES: bool = SOUND;
+
     /// What the lock needs beside the word: `next`, the number that the next thread draws.
     type Queue = M::Word;
 
@@ -75,10 +77,13 @@ unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         if take(0) { Ok(()) } else { contended::<M>(wait) }
     }
 
-    /// n -> n + 2. After the exchange only the address of the word is used: the next holder may free the lock.
-    unsafe fn release(word: &M::Word, _: &M::Word) {
+    /// n -> n + 2, unless the lock is free. After the exchange only the address of the word is used: the next holder may free the lock.
+    unsafe fn release(word: &M::Word, next: &M::Word) {
         // Relaxed: only the holder changes the number.
         let mine = word.load(Relaxed) & !ASLEEP;
+        if next.load(Relaxed) == mine {
+            return;
+        }
         if word.swap(mine.wrapping_add(STEP), Release) & ASLEEP != 0 {
             wake::<M>(word, u32::MAX);
         }

@@ -25,6 +25,15 @@ fn on_this_computer() {
     natively::<ShflSpin<SameGroup>>();
 }
 
+/// As with glibc.
+#[test]
+fn a_release_of_a_free_lock_does_nothing() {
+    let lock = Raw::<Native, ParkingTicket>::new();
+    // SAFETY: the lock is free.
+    unsafe { lock.unlock() };
+    assert!(!lock.is_locked() && lock.try_lock());
+}
+
 /// A thread on each of 72 CPUs counts: two NUMA nodes of 18 cores with two hardware threads each. Returns how many
 /// cache lines were carried from core to core; the same in each run, on any host.
 fn simulated<L: RawLock<Sim, Queue: Sync>>() -> Result<u64, String> {

@@ -255,14 +255,20 @@ thread_local! {
 
 /// Has a section of the lock at this address run, and samples it now and then if the lock is ordinary.
 #[inline]
-pub(crate) fn around(lock: *const (), meter: &Meter, is_ordinary: impl FnOnce() -> bool, run: impl FnOnce()) {
+pub(crate) fn around(
+    lock: *const (),
+    meter: impl FnOnce() -> Arc<Meter>,
+    is_ordinary: impl FnOnce() -> bool,
+    run: impl FnOnce(),
+) {
     SAMPLER.with(|sampler| {
         let left = sampler.left.get();
         if left > 1 {
             sampler.left.set(left - 1);
             return run();
         }
-        sampler.sample(lock, meter, is_ordinary(), run);
+        // The meter is held: when the section has ended, another thread may destroy the lock.
+        sampler.sample(lock, &meter(), is_ordinary(), run);
     });
 }
 

@@ -51,9 +51,12 @@ use crate::parts::zeroed::{ConstZeroed, Zeroed};
 /// # Safety
 /// While its callers keep the [contract](self), it does with the nodes and blocks that it takes or is passed only what
 /// the invariants on its page, and on those of the parts that it is made of, allow. (A lock without nodes and blocks
-/// has nothing to keep. That one thread at a time holds the lock is its own promise, not one of this trait: `null`
-/// makes none.)
+/// has nothing to keep.) If it [`EXCLUDES`](RawLock::EXCLUDES), one thread at a time holds the lock, and sees what the
+/// holders before it wrote.
 pub unsafe trait RawLock<M: Machine>: 'static {
+    /// Whether it may protect data. `null` does not.
+    const EXCLUDES: bool = true;
+
     /// The second piece of its state; all-zero is free. `()` if the lock is only the word.
     type Queue: Zeroed;
 

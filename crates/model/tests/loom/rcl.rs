@@ -381,7 +381,6 @@ found! {
     busy_acquire: [weak(Field::RclBusy, Op::Load, Acquire, Relaxed)], Preemptions(3), election(0, false);
     ordinary_release: [weak(Field::RclWord, Op::Swap, Release, Relaxed)], Preemptions(2), moves(0, plain);
     ordinary_acquire: [weak(Field::RclWord, Op::Cas, Acquire, Relaxed)], Preemptions(2), moves(0, plain);
-    closed_acquire: [weak(Field::RclTurn, Op::Load, Acquire, Relaxed)], Preemptions(3), closes_after_a_scan();
     delegates_release: [weak(Field::RclWord, Op::Store, Release, Relaxed)], Preemptions(2), delegates();
     wanted_release: [weak(Field::RclWanted, Op::Swap, Release, Relaxed)], ALL, follows();
     wanted_acquire: [weak(Field::RclWanted, Op::Load, Acquire, Relaxed)], ALL, follows();

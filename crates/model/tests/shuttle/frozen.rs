@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::for_each_lock;
 use flashlock_locks::machine::node::state;
 use flashlock_locks::machine::{Handle, Machine, Memory as _, Tunables, Word as _};
 use flashlock_locks::mutex::shuffle::Shfl;
@@ -13,6 +12,7 @@ use flashlock_locks::parts::shuffle::ShflQueue;
 use flashlock_locks::parts::shuffle::front::{ROUSE, naming, start_clock};
 use flashlock_locks::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
 use flashlock_locks::parts::wait::{Park, SpinThenPark};
+use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::arena::{handle_in, take_node};
 use flashlock_model::erased::erased;
 use flashlock_model::shuttle::thread;
@@ -22,6 +22,7 @@ use flashlock_model::{Fault, Setup, Shuttle};
 use crate::common::{AnyMutex, Cond, FLOWING, Mutex, SCHEDULES, STILL, any, both, can, world};
 use crate::modelled::unless_alike;
 use crate::mutants::{MutantShfl, ShflBug};
+use crate::rw::{self, Rw};
 
 /// Time passes fast enough for grants to become stale, and for heads to be evicted.
 const FAST: Setup = Setup { micros_step: 4000, ..FLOWING };
@@ -144,6 +145,48 @@ fn moved_waiters_go_on() {
         both(&format!("{name}, moved"), SCHEDULES, FAST, move || frozen_before_woken(new, true));
     });
 }
+
+/// One of the threads stops at some access, as one that lost its CPU, and goes on some time later. Others may have
+/// acquired the lock out of turn meanwhile, and evicted it.
+fn stopped_for_a_while<L: Rw>(timed: bool) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let lock = rw::made::<L>();
+        let threads: Vec<_> = (0..4)
+            .map(|me| {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    world().set_numa(me % 2);
+                    if me == 0 {
+                        world().stop_after(1 + any(100));
+                    }
+                    (0..2).map(|_| rw::acquisition(&lock, timed)).sum::<u32>()
+                })
+            })
+            .collect();
+        (0..any(400)).for_each(|_| thread::yield_now());
+        world().thaw();
+        let written = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<u32>();
+        assert!(lock.try_write(), "left held, or barred");
+        assert_eq!(lock.visit(), written);
+        lock.unlock();
+        lock.free();
+    }
+}
+
+macro_rules! rw_locks {
+    ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
+        /// Each readers-writer lock with each way of waiting.
+        #[test]
+        fn nobody_is_lost_behind_an_evicted_thread() {
+            $($(unless_alike! { $wait, {
+                let name = concat!($name, ":wait=", stringify!($wait), " stopped for a while");
+                both(name, 12_000, FAST, stopped_for_a_while::<$type>(false));
+                both(&format!("{name}, timed"), 12_000, FAST, stopped_for_a_while::<$type>(true));
+            } })+)*
+        }
+    };
+}
+for_each_rw_lock!(rw_locks);
 
 /// There are CPUs enough for shuffled waiters to keep spinning; their patience is much longer than one spin.
 const ROOMY: Setup =

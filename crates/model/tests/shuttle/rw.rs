@@ -37,7 +37,7 @@ pub(crate) fn made<L: Rw>() -> Arc<Lock<L>> {
 }
 
 /// One acquisition: which is up to chance. How many writes it made.
-fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
+pub(crate) fn acquisition<L: Rw>(lock: &Lock<L>, timed: bool) -> u32 {
     let until = (timed && any(2) == 0).then(|| world().deadline(1 + any(3)));
     let how = [Reader::Newcomer, Reader::Behind][any(2) as usize];
     let (writes, held) = match any(8) {

@@ -3,13 +3,13 @@
 //! [`exec`] runs a section under a lock, whatever the lock is at the moment: ordinary, a server's, or a lock of the
 //! server that the calling thread belongs to.
 
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::server::Server;
 use super::slot::{Function, GRANT, Inline, RUN};
-use super::word::{Lock, server_of};
+use super::word::{Lock, is_held, server_of};
 use crate::machine::event::Event;
-use crate::machine::{Machine, Word};
+use crate::machine::{Machine, Patience, Word};
 use crate::parts::counted::about;
 use crate::parts::wait::WaitPolicy;
 
@@ -183,17 +183,33 @@ fn acquire_from<M: Machine, W: WaitPolicy, R: Roster<M>>(lock: &Lock<M>, number:
         lock.reclaim(number, roster);
         return false;
     }
-    if let Some((of, me)) = roster.worker()
-        && of == number
-        && server.take_inside(me, lock)
-    {
-        return true;
+    let me = roster.worker().filter(|(of, _)| *of == number).map(|(_, me)| me);
+    if let Some(me) = me {
+        // Nobody but the worker with the turn takes locks. So this one looks itself, as long as that may be itself.
+        let taken = server.take_inside(me, lock)
+            || W::SPINS
+                && M::spin_until(&lock.word, Relaxed, Patience::Budget, |seen| {
+                    !is_held(seen) && server.take_inside(me, lock)
+                })
+                .is_some();
+        if taken {
+            return true;
+        }
     }
     let client = roster.client(number);
     let call = (nothing as Function, core::ptr::null_mut());
-    // SAFETY: the lock is valid; no function is called.
-    let granted = blocking(roster, |blocks| unsafe {
-        server.post(client, (GRANT, lock), call) && server.wait::<W>(client, blocks)
+    let granted = blocking(roster, |blocks| {
+        if me.is_some() {
+            blocks(); // At once: until another worker has the turn, nobody grants the lock.
+        }
+        // SAFETY: the lock is valid; no function is called.
+        let posted = unsafe { server.post(client, (GRANT, lock), call) };
+        posted
+            && server.wait::<W>(client, || {
+                if me.is_none() {
+                    blocks();
+                }
+            })
     });
     roster.done(number, client);
     granted

@@ -78,11 +78,13 @@ impl<M: Machine> Names<'_, M> {
         }
     }
 
-    /// A number that is in use -> within the range, if it is not.
-    pub(super) fn ensure(&self, number: u32) {
-        if words(self.range.load(Relaxed)) as u32 <= number / EACH {
+    /// A number that is in use -> within the range, if it is not. Returns whether it was not.
+    pub(super) fn ensure(&self, number: u32) -> bool {
+        let is_out = words(self.range.load(Relaxed)) as u32 <= number / EACH;
+        if is_out {
             self.cover(number / EACH);
         }
+        is_out
     }
 
     /// Gives a number back. The last client of a word lowers the range, if it is the last word.

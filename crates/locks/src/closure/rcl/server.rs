@@ -40,6 +40,9 @@ pub struct Head<M: Machine> {
     front: Front<M>,
     pub(super) turn: M::Word,
     range: M::Word,
+    /// The slot at which a scan begins: the one after that of the worker that lost the turn last. Only the manager writes
+    /// it, before another worker has the turn.
+    pub(super) first: M::Word,
 }
 
 impl<M: Machine> Head<M> {
@@ -47,7 +50,7 @@ impl<M: Machine> Head<M> {
     pub fn new() -> Self {
         let zero = || M::Word::new(0);
         let front = Front { sleep: zero(), number: zero(), epoch: zero(), closing: zero(), quiet: zero() };
-        Self { front, turn: zero(), range: zero() }
+        Self { front, turn: zero(), range: zero(), first: zero() }
     }
 
     /// Its words and their names, for checkers.
@@ -278,7 +281,11 @@ impl<'m, M: Machine> Server<'m, M> {
     #[inline]
     pub fn wait<W: WaitPolicy>(&self, client: u32, blocks: impl FnOnce()) -> bool {
         let slept = || {
-            self.names().ensure(client); // Versions may have repeated.
+            if self.names().ensure(client) {
+                // Versions had repeated, and the server may have looked at fewer lines.
+                M::light_fence();
+                self.ring();
+            }
             blocks();
         };
         self.slots[client as usize].wait::<W>(slept) == EMPTY
@@ -298,19 +305,28 @@ impl<'m, M: Machine> Server<'m, M> {
         can.then_some((kind, request, seen))
     }
 
-    /// Calls `look` for each client whose line must be looked at, until it returns true. Returns whether it did.
+    /// Calls `look` for each client whose line must be looked at, until it returns true. Returns whether it did. It
+    /// begins at `first`, and goes round: so nobody waits for clients that are served again and again.
     fn each_client(&self, mut look: impl FnMut(u32) -> bool) -> bool {
-        for group in 0..words(self.head.range.load(Relaxed)) {
+        let (groups, first) = (words(self.head.range.load(Relaxed)), self.head.first.load(Relaxed));
+        let (at, before) = match (first / EACH) as usize {
+            at if at < groups => (at, (1 << (first % EACH)) - 1),
+            _ => (0, 0),
+        };
+        let mut group = |group: usize, which: u32| {
             // Acquire: the thread that has cleared a bit has answered before.
-            let mut bits = self.live[group].load(Relaxed) & !self.busy[group].load(Acquire);
+            let mut bits = self.live[group].load(Relaxed) & !self.busy[group].load(Acquire) & which;
             while bits != 0 {
                 if look(group as u32 * EACH + bits.trailing_zeros()) {
                     return true;
                 }
                 bits &= bits - 1;
             }
-        }
-        false
+            false
+        };
+        (at..groups).any(|here| group(here, if here == at { !before } else { u32::MAX }))
+            || (0..at).any(|here| group(here, u32::MAX))
+            || before != 0 && group(at, before)
     }
 
     /// One scan, by the worker with the turn.
@@ -380,15 +396,14 @@ impl<'m, M: Machine> Server<'m, M> {
 
     /// A worker that is inside a section takes another lock of this server, if it has the turn and the lock is free.
     pub(super) fn take_inside(&self, me: u32, lock: &Lock<M>) -> bool {
-        let worker = &self.workers[me as usize];
-        worker.step(); // Outside: the worker cannot lose the turn while it takes a lock.
-        M::light_fence();
-        let taken = (self.has_turn(me) || self.keeps_turn(me)) && {
-            let seen = lock.word.load(Acquire);
-            server_of(seen) == self.number() && lock.take(seen)
-        };
-        worker.step();
-        taken
+        // Outside: the worker cannot lose the turn while it takes a lock.
+        self.workers[me as usize].outside(|| {
+            M::light_fence();
+            (self.has_turn(me) || self.keeps_turn(me)) && {
+                let seen = lock.word.load(Acquire);
+                server_of(seen) == self.number() && lock.take(seen)
+            }
+        })
     }
 
     /// After a scan that found nothing: waits by policy `W` until there may be something to do, or the server is to be

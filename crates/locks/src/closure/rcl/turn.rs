@@ -98,6 +98,17 @@ impl<M: Machine> Worker<M> {
         self.at.store(step, Release);
     }
 
+    /// inside -> outside, while `act` takes another lock, -> inside the same section. For the manager the worker has
+    /// made no progress.
+    #[inline(always)]
+    pub(super) fn outside<T>(&self, act: impl FnOnce() -> T) -> T {
+        let step = self.steps.load(Relaxed);
+        self.at.store(step.wrapping_add(1), Release);
+        let result = act();
+        self.at.store(step, Release);
+        result
+    }
+
     /// Its words and their names, for checkers.
     pub fn words(&self) -> [(&M::Word, &'static str); 3] {
         [(&self.at, "at"), (&self.blocked, "blocked"), (&self.bed, "bed")]
@@ -235,6 +246,7 @@ impl<M: Machine> Server<'_, M> {
         let inside = is_inside(worker.at.load(Acquire));
         if inside {
             let slot = worker.slot.load(Relaxed); // Written before `at`.
+            self.head.first.store(slot + 1, Relaxed); // Published by `turn`.
             self.busy[(slot / EACH) as usize].fetch_or(mark(slot), Relaxed); // Published by `turn`.
         }
         loop {

@@ -4,7 +4,7 @@
 //! that polls, and the wait for the turn. Then what a waiter of the mutex may do that wakes up before its turn. See
 //! [`shfl`](super::shfl), departures 4 and 5.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
@@ -247,12 +247,17 @@ impl<M: Machine> ShflQueue<M> {
 
     /// For a head that was asleep on the lock's word, and got up by itself. If the lock seems to be gone, it sleeps on
     /// its own node, and asks again more and more seldom. (If it is being evicted, the queue may be empty for a
-    /// moment.) Returns whether its deadline has passed at a lock that is gone.
+    /// moment.) Returns whether its deadline has passed at a lock that is gone. Then it has left its node.
     pub(crate) fn stays_gone(&self, me: Handle, until: Option<Deadline>) -> bool {
         let (node, mut look) = (me.node::<M>(), LOOK);
         while node.state.load(Acquire) == state::NAPPING && !self.may_be_there(node) {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
-                return true;
+                // From now on the node is its evictor's, if there is one; otherwise it is lost. Release pairs with
+                // `evict`.
+                if node.state.compare_exchange(state::NAPPING, state::ABANDONED, Release, Relaxed).is_ok() {
+                    return true;
+                }
+                continue;
             }
             park::<M>(&node.state, state::NAPPING, Some(M::sooner(look, until)));
             look = look.saturating_mul(2);

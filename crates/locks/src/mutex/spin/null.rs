@@ -26,6 +26,8 @@ pub struct Null;
 
 // SAFETY: it has no nodes.
 unsafe impl<M: Machine> RawLock<M> for Null {
+    const EXCLUDES: bool = false;
+
     type Queue = ();
 
     #[inline]

@@ -49,7 +49,7 @@
 //! | `state` CAS -> HEAD | AcqRel | `state` loads, Acquire | the new head sees `since` and `head` |
 //! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through flips of [`BESIDE`] |
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::node::{LEFT, Node, ROLE, is_asleep, state};
 use crate::machine::{Handle, Machine, Word};
@@ -307,7 +307,11 @@ impl<M: Machine> ShflQueue<M> {
                 return None;
             }
         };
-        node.state.store(state::EVICTED, Release);
+        // If it was alone in the queue, it may have taken the lock to be gone, and left (`stays_gone`). Acquire: nobody
+        // uses its node any more.
+        if node.state.swap(state::EVICTED, AcqRel) == state::ABANDONED {
+            M::give_node(idle);
+        }
         notified
     }
 

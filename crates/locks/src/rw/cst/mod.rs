@@ -164,7 +164,7 @@ impl<M: Machine> CstRwState<M> {
         let Some(side) = self.side() else { return self.enter_base() };
         // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
         // has left, it has finished with the lock (invariant 4).
-        !self.base.is_written() && side.enter(|| self.base.is_written_acquire())
+        !self.base.is_closed() && side.enter(|| self.base.is_closed_acquire())
     }
 
     /// The release if the side block is in use.

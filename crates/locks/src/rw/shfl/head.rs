@@ -12,12 +12,12 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
-use crate::machine::node::{Node, state};
+use crate::machine::node::{Node, ROLE, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
 use crate::mutex::shuffle::release::wake;
 use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::counted::park;
-use crate::parts::policy::Admission;
+use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::front::{named, note_asleep, waited};
 use crate::parts::shuffle::shuffler;
 use crate::parts::wait::WaitPolicy;
@@ -110,7 +110,11 @@ impl<M: Machine> ShflRwState<M> {
     fn pass_on(&self, me: Handle, want: Want) {
         let onto = want.writes().then_some(&self.count);
         match self.depart(me, onto) {
-            Some(_) if onto.is_some() => self.note_sleeper(),
+            Some(next) if onto.is_some() => {
+                // Writers that are preferred are so from one to the next, even before the next one runs.
+                let follows = next.node::<M>().role.load(Relaxed) & ROLE == roles::WRITES;
+                self.note_sleeper(if follows && want == Want::Write(Writer::Preferred) { BAR_READERS } else { 0 });
+            }
             Some(next) => wake::<M>(next),
             None => {}
         }

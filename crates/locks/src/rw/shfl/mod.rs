@@ -95,7 +95,9 @@
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
 //! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that
 //!    `count` has changed.
-//! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored. A
+//!    thread that takes down flags that may be those of another head (it was evicted; or there was no head, or an idle
+//!    one, when it looked) wakes all that sleep on `count`: the head then sets them again.
 //! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the
 //!    lock, and before it sleeps again. If it leaves without the lock, it wakes another one.
 //!
@@ -281,10 +283,16 @@ impl<M: Machine> ShflRwState<M> {
         is_written(self.count.load(Relaxed))
     }
 
-    /// Whether a thread holds the lock for writing. If not, its last writer has finished with it.
+    /// Whether new readers stay out: a thread holds the lock for writing, or one that waits has raised the bar.
     #[inline]
-    pub(crate) fn is_written_acquire(&self) -> bool {
-        is_written(self.count.load(Acquire))
+    pub(crate) fn is_closed(&self) -> bool {
+        self.count.load(Relaxed) & (WRITER | BAR_READERS) != 0
+    }
+
+    /// The same. If not, the last writer has finished with the lock.
+    #[inline]
+    pub(crate) fn is_closed_acquire(&self) -> bool {
+        self.count.load(Acquire) & (WRITER | BAR_READERS) != 0
     }
 
     /// Acquires. It counts no event: the caller does, if it acquires for the program.
@@ -342,7 +350,7 @@ impl<M: Machine> ShflRwState<M> {
     /// Acquires for writing if that is possible at once. Counts no event either.
     pub(crate) fn try_write(&self) -> bool {
         self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
-            || self.admit(Want::Write(Writer::Fair), BAR_WRITERS & self.bars_that_hold(), 0)
+            || self.admit(Want::Write(Writer::Fair), self.bar_to_tries(), 0)
     }
 
     /// Acquires for writing, for the lock's own purposes. Once this thread is head, new readers are kept out, but for
@@ -379,10 +387,10 @@ impl<M: Machine> ShflRwState<M> {
         }
     }
 
-    /// (held for writing) -> the same: the holder's release wakes the thread that was moved to the counter. Relaxed: it
-    /// is the holder's own release.
-    fn note_sleeper(&self) {
-        self.count.fetch_or(SLEEPER, Relaxed);
+    /// (held for writing) -> the same: the holder's release wakes the thread that was moved to the counter, and readers
+    /// stay out if that bar is up. Relaxed: it is the holder's own release.
+    fn note_sleeper(&self, bar: u32) {
+        self.count.fetch_or(SLEEPER | bar, Relaxed);
     }
 
     /// The head, if it exists in this process.
@@ -393,6 +401,13 @@ impl<M: Machine> ShflRwState<M> {
     /// The bars that a tried acquisition respects: those of a head that exists.
     fn bars_that_hold(&self) -> u32 {
         if self.live_head().is_some() { BARS } else { 0 }
+    }
+
+    /// The bar that a writer's try respects: not if the head could have the lock, and does not run.
+    fn bar_to_tries(&self) -> u32 {
+        let could = || Want::Write(Writer::Fair).could(self.count.load(Relaxed));
+        let idle = || self.live_head().is_some_and(|head| self.is_idle(head.node::<M>()));
+        if could() && idle() { 0 } else { BAR_WRITERS & self.bars_that_hold() }
     }
 }
 

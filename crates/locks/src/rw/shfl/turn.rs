@@ -226,7 +226,10 @@ impl<M: Machine> ShflRwState<M> {
             let prefers = matches!(wait.want, Want::Read(Reader::Behind) | Want::Write(Writer::Preferred));
             let kept = if idle && prefers { BAR_READERS } else { 0 };
             let sleeper = if idle { ASLEEP } else { 0 };
-            self.count.fetch_and(!((BARS | sleeper) & !kept), Relaxed);
+            let down = (BARS | sleeper) & !kept;
+            if self.count.fetch_and(!down, Relaxed) & down != 0 {
+                self.call_head(); // By now there may be another head, which has raised them, and sleeps.
+            }
             return self.admit(wait.want, kept & wait.want.bars(), 0);
         }
         let (Want::Read(Reader::Newcomer | Reader::Again), Some(head)) = (wait.want, head) else {
@@ -255,7 +258,7 @@ impl<M: Machine> ShflRwState<M> {
         let next = self.queue.evict(head, onto);
         self.rouse_evicted();
         match next {
-            Some(_) if onto.is_some() => self.note_sleeper(),
+            Some(_) if onto.is_some() => self.note_sleeper(0),
             Some(next) => wake::<M>(next),
             None => {}
         }
@@ -273,6 +276,12 @@ impl<M: Machine> ShflRwState<M> {
         M::wake(&raw const self.count, u32::MAX);
     }
 
+    /// Wakes the head if it sleeps on the counter: flags that it relies on may have been taken down. It sets them
+    /// again, or finds the lock free.
+    fn call_head(&self) {
+        M::wake(&raw const self.count, u32::MAX);
+    }
+
     /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
     /// `onto`, the caller must wake it; with `onto`, it sleeps on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
@@ -285,6 +294,7 @@ impl<M: Machine> ShflRwState<M> {
             // Another thread is evicting this one, or is giving that up.
             let gone = |seen| seen == state::EVICTED;
             if M::spin_until(&node.state, Acquire, crate::machine::Patience::Budget, gone).is_some() {
+                self.call_head(); // This thread took flags down, for itself: they may have been the next head's.
                 M::give_node(me);
                 return None;
             }
