@@ -72,7 +72,7 @@ fn group_section(results: &Results, group: &Group) -> String {
     };
     let beyond = if is_speed { format!(">{COLLAPSE}") } else { results.beyond_words(group) };
     if let Some(verdict) = results.verdicts.get(&group.title) {
-        let _ = writeln!(text, "{}\n", verdict_line(verdict, baseline));
+        let _ = writeln!(text, "{}\n", verdict_line(verdict, baseline, !results.dropped_cells(group).is_empty()));
     }
     let ratio = |lock: &str, cell: &str| {
         let ratio = match is_speed {
@@ -97,8 +97,8 @@ fn group_section(results: &Results, group: &Group) -> String {
     text
 }
 
-/// What differs from the baseline, over all cells together.
-fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
+/// What differs from the baseline, over all cells together, except those in which the baseline collapsed.
+fn verdict_line(verdict: &Verdict, baseline: &str, has_collapsed: bool) -> String {
     let named = |direction: Direction| {
         let of = verdict.standings.iter().filter(|standing| standing.direction == direction);
         let times = |advantage: &Ratio| match advantage.mean {
@@ -113,6 +113,9 @@ fn verdict_line(verdict: &Verdict, baseline: &str) -> String {
     }
     let (better, worse) = (named(Direction::Better), named(Direction::Worse));
     match (better.is_empty(), worse.is_empty()) {
+        (true, true) if has_collapsed => {
+            format!("Where {baseline} did not collapse, no lock differs from it beyond the noise.")
+        }
         (true, true) => format!("No lock differs from {baseline} beyond the noise."),
         (false, true) => format!("Better than {baseline} beyond the noise: {better}."),
         (true, false) => format!("Worse than {baseline} beyond the noise: {worse}; better: none."),

@@ -90,6 +90,7 @@ impl Results {
         let standings = verdict.standings.iter().map(|standing| ("standings[].lock", &standing.lock));
         let chosen = verdict.best.iter().map(|lock| ("best", lock));
         let names = standings.chain(chosen).chain(verdict.equals.iter().map(|lock| ("equals", lock)));
+        let names = names.chain(verdict.survivors.iter().map(|lock| ("survivors", lock)));
         for (field, lock) in names {
             if !self.locks.iter().skip(1).any(|other| other == lock) {
                 return Err(format!("{field} is '{lock}', which 'locks' does not list after the baseline"));

@@ -4,7 +4,8 @@
 //! was. So such a ratio is never shown as a number, and does not count in the mean over several cells.
 
 use super::{Better, Group, Results};
-use crate::statistics::Ratio;
+use crate::statistics::verdict::LEAST_ROUNDS;
+use crate::statistics::{Direction, Ratio, Standing, Verdict};
 use crate::units::three_digits;
 
 /// If two locks differ by at least this factor, the slower one has collapsed.
@@ -37,6 +38,49 @@ impl Results {
         let stands = |cell: &&&String| !self.has_baseline_collapsed(group, cell);
         let standing: Vec<&str> = group.cells.iter().filter(|cell| stands(&cell)).map(String::as_str).collect();
         if standing.is_empty() { group.cells.iter().map(String::as_str).collect() } else { standing }
+    }
+
+    /// The other cells: those in which the baseline collapsed, if it did not collapse everywhere.
+    pub fn dropped_cells<'a>(&self, group: &'a Group) -> Vec<&'a str> {
+        let telling = self.telling_cells(group);
+        group.cells.iter().map(String::as_str).filter(|cell| !telling.contains(cell)).collect()
+    }
+
+    /// Whether a lock collapsed in a dropped cell, too, or has no figures there. Its advantage does not show this.
+    ///
+    /// It is compared with the best lock that the program can have instead, which may be the baseline.
+    pub(super) fn has_fallen_too(&self, group: &Group, lock: &str) -> bool {
+        let can_be_had = |lock: &&String| !self.rivals.contains(lock) && self.failures(&group.title, lock).0 == 0;
+        let has_fallen = |cell: &&str| {
+            let locks = self.locks.iter().skip(1).filter(can_be_had);
+            let best = locks.filter_map(|lock| Some(self.advantage(group, cell, lock)?.mean)).fold(1.0, f64::max);
+            self.advantage(group, cell, lock).is_none_or(|own| own.mean * COLLAPSE <= best)
+        };
+        self.dropped_cells(group).iter().any(has_fallen)
+    }
+
+    /// The locks for an unmodified program that are surely better than the baseline in all dropped cells, and not worse
+    /// in the others. The first is the best in the dropped cells.
+    pub(super) fn survivors(&self, group: &Group, verdict: &Verdict) -> Vec<String> {
+        let cells = self.dropped_cells(group);
+        if cells.is_empty() {
+            return Vec::new();
+        }
+        let is_better = |advantage: &Ratio| {
+            advantage.rounds >= LEAST_ROUNDS && advantage.mean > 1.0 && advantage.low.is_none_or(|low| low > 1.0)
+        };
+        let gain = |lock: &str| -> Option<f64> {
+            let better = |cell: &&str| self.advantage(group, cell, lock).filter(is_better);
+            cells.iter().map(|cell| Some(better(cell)?.mean.ln())).sum()
+        };
+        let can_be_had = |standing: &&Standing| {
+            let is_known_not_worse = standing.p.is_some() && standing.direction != Direction::Worse;
+            is_known_not_worse && standing.may_be_chosen() && !self.rivals.contains(&standing.lock)
+        };
+        let standings = verdict.standings.iter().filter(can_be_had);
+        let mut all: Vec<(f64, &String)> = standings.filter_map(|s| Some((gain(&s.lock)?, &s.lock))).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.into_iter().map(|(_, lock)| lock.clone()).collect()
     }
 
     /// The text instead of a lock's ratio if the baseline collapsed and this lock did not: `>10`, or `<0.1` if lower
@@ -84,26 +128,34 @@ mod tests {
 
     /// Speeds of glibc and of one lock with 1 and with 8 threads.
     fn results(glibc: [f64; 2], lock: [f64; 2]) -> Results {
-        let cells = ["1", "8"];
-        let point = |name: &str, cell: usize, speed: f64| Point {
+        of_locks(&[("glibc", &glibc), ("x", &lock)])
+    }
+
+    /// Speeds of locks with 1, 8 and 64 threads, or with the first ones of these.
+    fn of_locks(locks: &[(&str, &[f64])]) -> Results {
+        let cells = &["1", "8", "64"][..locks[0].1.len()];
+        let point = |name: &str, cell: &str, speed: f64| Point {
             group: "G".into(),
-            cell: cells[cell].into(),
+            cell: cell.into(),
             lock: name.into(),
             runs: (0..4)
                 .map(|round| Run { round, values: [("speed".into(), speed + f64::from(round) / 1e6)].into() })
                 .collect(),
             ..Point::default()
         };
+        let points = |(name, speeds): &(&str, &[f64])| -> Vec<Point> {
+            cells.iter().zip(*speeds).map(|(cell, speed)| point(name, cell, *speed)).collect()
+        };
         let mut results = Results {
             metrics: vec![Metric { name: "speed".into(), title: "Speed".into(), better: Better::More }],
             groups: vec![Group {
                 title: "G".into(),
                 axis: "threads".into(),
-                cells: cells.map(str::to_owned).to_vec(),
+                cells: cells.iter().map(|cell| (*cell).to_owned()).collect(),
                 merit: "speed".into(),
             }],
-            locks: vec!["glibc".into(), "x".into()],
-            points: (0..2).flat_map(|cell| [point("glibc", cell, glibc[cell]), point("x", cell, lock[cell])]).collect(),
+            locks: locks.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            points: locks.iter().flat_map(points).collect(),
             ..Results::default()
         };
         results.derive();
@@ -152,5 +204,45 @@ mod tests {
         let fell = results([10.0, 10.0], [10.0, 0.9]);
         assert_eq!(fell.collapsed_locks(&fell.groups[0]), ["x"]);
         assert!(results([10.0, 10.0], [10.0, 1.1]).collapsed_locks(&fell.groups[0]).is_empty());
+    }
+
+    fn survivors(locks: &[(&str, &[f64])]) -> Vec<String> {
+        of_locks(locks).verdicts["G"].survivors.clone()
+    }
+
+    /// The cells that are left show no difference, and where the baseline collapsed there is one.
+    #[test]
+    fn locks_that_stand_where_the_baseline_collapsed_are_chosen_if_none_is_better_elsewhere() {
+        let glibc: (&str, &[f64]) = ("glibc", &[10.0, 0.02]);
+        assert_eq!(survivors(&[glibc, ("y", &[10.0, 12.0]), ("x", &[10.0, 13.8])]), ["x", "y"]);
+        assert!(survivors(&[glibc, ("x", &[8.0, 13.8])]).is_empty(), "it is worse elsewhere");
+        assert_eq!(survivors(&[glibc, ("x", &[10.0, 13.8]), ("y", &[10.0, 1.0])]), ["x"], "y collapsed, too");
+        assert!(survivors(&[("glibc", &[10.0, 10.0]), ("x", &[10.0, 10.0])]).is_empty(), "nothing collapsed");
+        let mut rival = of_locks(&[glibc, ("x", &[10.0, 13.8])]);
+        rival.rivals = vec!["x".into()];
+        rival.judge();
+        assert!(rival.verdicts["G"].survivors.is_empty(), "a program must be written for it");
+    }
+
+    #[test]
+    fn a_lock_that_collapsed_where_the_baseline_did_is_not_chosen() {
+        let glibc: (&str, &[f64]) = ("glibc", &[10.0, 10.0, 0.02]);
+        let locks: [(&str, &[f64]); 3] = [glibc, ("x", &[13.0, 13.0, 0.01]), ("y", &[11.0, 11.0, 13.8])];
+        let fell = of_locks(&locks);
+        let verdict = &fell.verdicts["G"];
+        assert_eq!((verdict.best.as_deref(), verdict.standings[0].barred), (Some("y"), true));
+        assert!(!verdict.standings[1].barred);
+        // What a program cannot have is no measure of what it can have.
+        let locks: [(&str, &[f64]); 3] = [glibc, ("x", &[13.0, 13.0, 1.3]), ("tbb", &[11.0, 11.0, 13.8])];
+        let mut rival = of_locks(&locks);
+        rival.rivals = vec!["tbb".into()];
+        rival.judge();
+        assert_eq!(rival.verdicts["G"].best.as_deref(), Some("x"));
+        // Nothing is known about it with 64 threads.
+        let mut unknown = of_locks(&locks);
+        unknown.points[5].runs.clear();
+        unknown.derive();
+        unknown.judge();
+        assert_eq!(unknown.verdicts["G"].best.as_deref(), Some("tbb"));
     }
 }

@@ -18,7 +18,13 @@ impl Results {
 
     /// Judges every group, each over all its cells.
     pub fn judge(&mut self) {
-        let verdict = |group: &Group| (group.title.clone(), Verdict::of(&self.samples(group)));
+        let verdict = |group: &Group| {
+            let mut verdict = Verdict::of(&self.samples(group));
+            if verdict.best.is_none() {
+                verdict.survivors = self.survivors(group, &verdict);
+            }
+            (group.title.clone(), verdict)
+        };
         self.verdicts = self.groups.iter().map(verdict).collect();
     }
 
@@ -74,7 +80,8 @@ impl Results {
             // Each round is the mean over the cells. So is its uncertainty, whose parts are independent.
             let points = cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
             let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.len().max(1) as f64;
-            Samples { lock: lock.clone(), logarithms, grain, failed: self.failures(&group.title, lock).0 > 0 }
+            let failed = self.failures(&group.title, lock).0 > 0;
+            Samples { lock: lock.clone(), logarithms, grain, failed, barred: self.has_fallen_too(group, lock) }
         };
         self.locks.iter().skip(1).map(of).collect()
     }

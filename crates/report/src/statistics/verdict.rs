@@ -26,6 +26,8 @@ pub struct Samples {
     pub grain: f64,
     /// Whether the program failed with it, so that it cannot be chosen.
     pub failed: bool,
+    /// Whether it cannot be chosen for another reason, which the logarithms do not show.
+    pub barred: bool,
 }
 
 /// How a lock compares with the baseline.
@@ -54,6 +56,10 @@ pub struct Standing {
     pub direction: Direction,
     /// Whether the program failed with it.
     pub failed: bool,
+    /// Whether it is never the best for another reason: it collapsed where the baseline collapsed, too, or a run under
+    /// it had not ended when the time was up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub barred: bool,
 }
 
 /// The verdict on all locks.
@@ -65,6 +71,10 @@ pub struct Verdict {
     pub best: Option<String>,
     /// Other locks that are better than the baseline and cannot be distinguished from the best.
     pub equals: Vec<String>,
+    /// If no lock is better, but the baseline collapsed in some cells: the locks that are better there and not worse in
+    /// the others, beginning with the best there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<String>,
 }
 
 impl Verdict {
@@ -72,7 +82,7 @@ impl Verdict {
     pub fn of(samples: &[Samples]) -> Self {
         let mut standings: Vec<Standing> = samples.iter().filter_map(Standing::of).collect();
         holm(&mut standings);
-        let good = |standing: &&Standing| standing.direction == Direction::Better && !standing.failed;
+        let good = |standing: &&Standing| standing.direction == Direction::Better && standing.may_be_chosen();
         let best = standings.iter().filter(good).max_by(|a, b| a.advantage.mean.total_cmp(&b.advantage.mean));
         let best = best.map(|standing| standing.lock.clone());
         let find = |lock: &str| samples.iter().find(|samples| samples.lock == lock);
@@ -84,7 +94,7 @@ impl Verdict {
             }
             None => Vec::new(),
         };
-        Self { standings, best, equals }
+        Self { standings, best, equals, survivors: Vec::new() }
     }
 
     /// Whether more rounds would add little about these locks, which are still being measured. Then every interval is
@@ -119,8 +129,13 @@ impl Standing {
         let values: Vec<f64> = samples.logarithms.iter().map(|(_, value)| *value).collect();
         let advantage = Ratio::of_coarse(&values, samples.grain)?;
         let p = advantage.p.filter(|_| advantage.rounds >= LEAST_ROUNDS);
-        let (lock, failed) = (samples.lock.clone(), samples.failed);
-        Some(Self { lock, advantage, p, direction: Direction::NoDifference, failed })
+        let Samples { lock, failed, barred, .. } = samples.clone();
+        Some(Self { lock, advantage, p, direction: Direction::NoDifference, failed, barred })
+    }
+
+    /// Whether nothing speaks against the lock except, perhaps, its figures.
+    pub fn may_be_chosen(&self) -> bool {
+        !self.failed && !self.barred
     }
 }
 
@@ -150,7 +165,7 @@ mod tests {
 
     fn samples(lock: &str, values: &[f64]) -> Samples {
         let logarithms = values.iter().enumerate().map(|(round, value)| (round as u32, *value)).collect();
-        Samples { lock: lock.to_owned(), logarithms, grain: 0.0, failed: false }
+        Samples { lock: lock.to_owned(), logarithms, grain: 0.0, failed: false, barred: false }
     }
 
     #[test]
@@ -174,6 +189,9 @@ mod tests {
         let verdict = Verdict::of(&[fast, samples("good", &[0.50, 0.51, 0.49])]);
         assert_eq!(verdict.best.as_deref(), Some("good"));
         assert_eq!(verdict.standing("fast").map(|standing| standing.failed), Some(true));
+        let fast = Samples { barred: true, ..samples("fast", &[0.9, 0.91, 0.9]) };
+        let verdict = Verdict::of(&[fast, samples("good", &[0.90, 0.91, 0.89])]);
+        assert_eq!((verdict.best.as_deref(), verdict.equals.len()), (Some("good"), 0));
     }
 
     #[test]

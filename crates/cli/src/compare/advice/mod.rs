@@ -1,5 +1,7 @@
 //! The advice at the end: what to do, and how certain that is.
 
+mod collapsed;
+
 use flashlock_locks::catalogue::DEFAULT;
 use flashlock_report::results::{COLLAPSE, Group, Results};
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
@@ -7,6 +9,7 @@ use flashlock_report::statistics::{Direction, Standing, Verdict};
 use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
+use self::collapsed::{collapses, rescue, torn};
 use super::merit::Merit;
 use super::plan::Plan;
 use crate::screen::{HEADING, styled};
@@ -45,7 +48,7 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
     let best = verdict.best.as_deref().and_then(|lock| verdict.standing(lock));
     let rival = best.filter(|best| is_rival(results, &best.lock));
     let ours: Vec<&Standing> = judged.iter().copied().filter(|standing| !is_rival(results, &standing.lock)).collect();
-    let good = ours.iter().filter(|standing| standing.direction == Direction::Better && !standing.failed);
+    let good = ours.iter().filter(|standing| standing.direction == Direction::Better && standing.may_be_chosen());
     let good = good.max_by(|a, b| a.advantage.mean.total_cmp(&b.advantage.mean));
     let theirs = rival.map_or_else(String::new, |rival| {
         format!(
@@ -57,7 +60,15 @@ fn advice(verdict: &Verdict, results: &Results, group: &Group, did: [&str; 2]) -
     if ours.is_empty() {
         return theirs + "there is no advice, because no lock for unchanged programs has a verdict." + &warning;
     }
-    let Some(best) = good else { return theirs + &keep(verdict, &ours, results, group) + &warning };
+    let Some(best) = good else {
+        return theirs
+            + &match (results.dropped_cells(group).as_slice(), verdict.survivors.as_slice()) {
+                ([], _) => keep(verdict, &ours, results, group),
+                (_, []) => torn(&ours, results, group),
+                (_, survivors) => rescue(survivors, &ours, results, group),
+            }
+            + &warning;
+    };
     let mut text = format!(
         "{theirs}use {}. It {} ({}; confidence {}).",
         best.lock,
@@ -126,7 +137,7 @@ fn it(locks: &[&str]) -> &'static str {
     if locks.len() == 1 { "it" } else { "them" }
 }
 
-/// The advice if no lock is better.
+/// The advice if no lock is better, and glibc's mutex did not collapse.
 fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, group: &Group) -> String {
     let named = |direction: Direction, is_meant: &dyn Fn(&str) -> bool| {
         let of = judged.iter().filter(|standing| standing.direction == direction && is_meant(&standing.lock));
@@ -223,7 +234,7 @@ fn range(results: &Results, group: &Group, lock: &str) -> String {
         ),
         _ => String::new(),
     };
-    range + &results.collapse_note(group).map_or_else(String::new, |note| format!(" {note}"))
+    if results.dropped_cells(group).is_empty() { range } else { range + " " + &collapses(results, group, Some(lock)) }
 }
 
 /// Run times that differ by less are called equal.
