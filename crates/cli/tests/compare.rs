@@ -267,6 +267,26 @@ fn a_lock_that_worked_before_does_not_time_out_because_the_comparison_must_end()
     assert!(!told.contains("timed out") && !told.contains("Do not use"), "{told}");
 }
 
+/// In the last seconds of the comparison, a run gets less time than its limit, and a hang looks like a slow run.
+#[test]
+fn a_lock_under_which_the_program_hangs_late_is_not_recommended() {
+    let file = scratch("hangs-later");
+    let hangs = format!(
+        "case $FLASHLOCK in mcs*) echo run >> '{0}'; test $(wc -l < '{0}') -gt 4 && sleep 600; sleep 0.06;; \
+         *) sleep 0.2;; esac",
+        file.display()
+    );
+    for limit in [&["--timeout", "30"][..], &[]] {
+        let _ = std::fs::remove_file(&file);
+        let args = [&["--locks", "mcs", "--time", "6"][..], limit, &["--", "sh", "-c", &hangs]].concat();
+        let (code, results) = read("hangs-late.json", &args);
+        assert!(ANSWER_OR_NONE.contains(&code), "{code}");
+        let point = results.points.iter().find(|point| point.lock == "mcs").unwrap();
+        assert_eq!((point.unfinished.len(), point.failures.len()), (1, 0), "{point:?}");
+        assert_eq!(results.verdicts[&results.groups[0].title].best, None);
+    }
+}
+
 #[test]
 fn a_number_of_threads_may_be_in_the_programs_name() {
     use std::os::unix::fs::PermissionsExt;

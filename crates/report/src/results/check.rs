@@ -74,6 +74,7 @@ impl Results {
     /// Checks that each round occurs at most once, and that its number is below the method's number of rounds.
     fn check_rounds(&self, point: &Point) -> Result<(), String> {
         let rounds = point.runs.iter().map(|run| run.round).chain(point.failures.iter().map(|failed| failed.round));
+        let rounds = rounds.chain(point.unfinished.iter().map(|run| run.round));
         let mut seen = BTreeSet::new();
         for round in rounds {
             if round >= self.method.rounds {
@@ -111,6 +112,10 @@ fn check_numbers(point: &Point) -> Result<(), String> {
         if let Some((name, value)) = run.values.iter().find(|(_, value)| !is_figure(**value)) {
             return Err(format!("runs has {value} for '{name}': figures are finite and not negative"));
         }
+    }
+    let mut seconds = point.unfinished.iter().flat_map(|run| [Some(run.seconds), run.longest]).flatten();
+    if let Some(value) = seconds.find(|value| !is_figure(*value)) {
+        return Err(format!("unfinished has {value}: times are finite and not negative"));
     }
     for (name, Spread { median, min, max }) in &point.figures {
         if ![median, min, max].into_iter().all(|value| is_figure(*value)) || min > median || median > max {

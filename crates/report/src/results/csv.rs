@@ -1,6 +1,7 @@
 //! The runs as comma-separated values, for spreadsheets: one line for each run.
 
 use super::{Point, Results};
+use crate::units::three_digits;
 
 impl Results {
     /// A heading line, then `group,<axis>,lock,round,<metrics>…,failure` for each run, in the order of the points.
@@ -18,6 +19,11 @@ impl Results {
             for failed in &point.failures {
                 let values = self.metrics.iter().map(|_| String::new());
                 text += &line(place(point, failed.round).into_iter().chain(values).chain([failed.how.clone()]));
+            }
+            for run in &point.unfinished {
+                let values = self.metrics.iter().map(|_| String::new());
+                let how = format!("not ended after {} s, when the time was up", three_digits(run.seconds));
+                text += &line(place(point, run.round).into_iter().chain(values).chain([how]));
             }
         }
         text

@@ -22,9 +22,11 @@ mod collapse;
 mod csv;
 mod derive;
 mod parameters;
+mod unfinished;
 
 pub use collapse::COLLAPSE;
 pub use parameters::Parameters;
+pub use unfinished::Unfinished;
 
 /// The schema's name.
 pub const SCHEMA: &str = "flashlock.results";
@@ -200,6 +202,9 @@ pub struct Point {
     pub runs: Vec<Run>,
     /// The runs that failed or timed out.
     pub failures: Vec<Failed>,
+    /// The runs that had not ended when the time was up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Unfinished>,
 }
 
 /// A run that succeeded.

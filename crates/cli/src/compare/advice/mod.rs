@@ -116,7 +116,7 @@ fn has_ended(results: &Results, group: &Group, lock: &str, timed_out: bool) -> b
     here.any(|point| point.failures.iter().any(|failed| failed.timed_out == timed_out))
 }
 
-/// A warning about locks with which the program fails or does not end in time.
+/// A warning about locks with which the program fails, does not end in time, or may hang.
 fn warning(results: &Results, group: &Group) -> String {
     let ended = |timed_out: bool| {
         let locks = results.locks.iter().skip(1).map(String::as_str);
@@ -129,6 +129,15 @@ fn warning(results: &Results, group: &Group) -> String {
     }
     if !slow.is_empty() {
         text += &format!(" Do not use {}: the program timed out under {}.", slow.join(" or "), it(&slow));
+    }
+    for lock in results.locks.iter().skip(1) {
+        let Some(run) = results.hang(&group.title, lock) else { continue };
+        text += &format!(
+            " The program may hang under {lock}: a run had not ended after {} s, and the longest other run under it \
+             took {} s.",
+            three_digits(run.seconds),
+            three_digits(run.longest.unwrap_or_default())
+        );
     }
     text
 }
@@ -145,14 +154,17 @@ fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, group: &Grou
     };
     let has_failed = |lock: &str| has_ended(results, group, lock, false);
     let failed = named(Direction::Better, &has_failed);
-    let slow = named(Direction::Better, &|lock| !has_failed(lock));
+    let slow = named(Direction::Better, &|lock| !has_failed(lock) && has_ended(results, group, lock, true));
+    let is_sound = |lock: &str| results.failures(&group.title, lock).0 == 0;
+    let hanging = named(Direction::Better, &is_sound);
     let worse = named(Direction::Worse, &|_| true);
-    if !failed.is_empty() || !slow.is_empty() {
+    if !failed.is_empty() || !slow.is_empty() || !hanging.is_empty() {
         let but = |how: &str, locks: &[String]| match locks {
             [] => String::new(),
             _ => format!(" These locks are better, but the program {how} under them: {}.", locks.join(", ")),
         };
-        return format!("keep glibc's mutex.{}{}", but("failed", &failed), but("timed out", &slow));
+        let failures = but("failed", &failed) + &but("timed out", &slow);
+        return format!("keep glibc's mutex.{failures}{}", but("may hang", &hanging));
     }
     if worse.is_empty() {
         let seem = seemingly(judged);
@@ -267,7 +279,7 @@ fn caveats(results: &Results, plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flashlock_report::results::{Better, Failed, Metric, Point, Run};
+    use flashlock_report::results::{Better, Failed, Metric, Point, Run, Unfinished};
 
     use super::*;
 
@@ -442,5 +454,27 @@ mod tests {
         let text = said(&results(&[("shfl", &[0.001_45, 0.001_46, 0.001_44, 0.001_45])]));
         assert!(text.starts_with("use shfl: with it, the program runs at a usual speed"), "{text}");
         assert!(text.contains("glibc collapsed (1.00, shfl 0.00145)") && !text.contains("69"), "{text}");
+    }
+
+    /// Perhaps it works, and perhaps it hangs now and then: that the time was up does not tell.
+    #[test]
+    fn a_lock_under_which_the_program_may_hang_is_named_and_not_recommended() {
+        let mut late = results(&[("mcs", &[0.4, 0.41, 0.39, 0.4]), ("tas", &[0.5, 0.49, 0.51, 0.5])]);
+        late.points[1].unfinished = vec![Unfinished { round: 4, seconds: 8.8, longest: Some(0.41) }];
+        late.judge();
+        let text = said(&late);
+        assert!(text.starts_with("use tas.") && !text.contains("different: mcs"), "{text}");
+        let told = "The program may hang under mcs: a run had not ended after 8.80 s, and the longest other run under \
+                    it took 0.410 s.";
+        assert!(text.ends_with(told) && !text.contains("Do not use"), "{text}");
+        late.points[2].unfinished = late.points[1].unfinished.clone();
+        late.judge();
+        let text = said(&late);
+        assert!(text.contains("but the program may hang under them: mcs (2.50), tas (2.00)."), "{text}");
+        // It only takes as long as before.
+        late.points[1].unfinished[0].seconds = 0.6;
+        late.judge();
+        let text = said(&late);
+        assert!(text.starts_with("use mcs.") && !text.contains("hang under mcs"), "{text}");
     }
 }

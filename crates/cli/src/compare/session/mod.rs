@@ -8,7 +8,7 @@ mod trial;
 use std::time::{Duration, Instant};
 
 use flashlock_measure::noise;
-use flashlock_report::results::{Failed, Noise, Results, Run};
+use flashlock_report::results::{Failed, Noise, Results, Run, Unfinished};
 use flashlock_report::statistics::Random;
 use flashlock_report::statistics::verdict::LEAST_ROUNDS;
 use flashlock_report::units;
@@ -60,9 +60,11 @@ pub(super) struct Session<'a> {
     random: Random,
     /// Times of the loop of constant work, in ns.
     loops: Vec<f64>,
-    /// By cell and contestant: whether it is no longer tried, and how long its last run took.
+    /// By cell and contestant: whether it is no longer tried, how long its last run took, and how long the longest one
+    /// that succeeded.
     given_up: Vec<bool>,
     took: Vec<Duration>,
+    longest: Vec<Option<Duration>>,
     progress: ProgressBar,
     start: Instant,
     rounds_start: Instant,
@@ -105,6 +107,7 @@ impl<'a> Session<'a> {
             loops: Vec::new(),
             given_up: Vec::new(),
             took: Vec::new(),
+            longest: Vec::new(),
             progress: ProgressBar::no_length().with_style(style("{spinner} {msg}")?),
             start: now,
             rounds_start: now,
@@ -171,6 +174,7 @@ impl<'a> Session<'a> {
         self.results = self.plan.results(&self.contestants, &self.cells, self.millis);
         self.given_up = vec![false; self.results.points.len()];
         self.took = vec![Duration::ZERO; self.results.points.len()];
+        self.longest = vec![None; self.results.points.len()];
     }
 
     /// Runs all remaining combinations of cell and contestant once, in random order.
@@ -207,13 +211,20 @@ impl<'a> Session<'a> {
             Outcome::Interrupted => return Err(Stop::Interrupted),
         };
         let timed_out = matches!(run.ending, Ending::TimedOut(_));
+        // The program may work. There is only no time to wait for this run.
+        let is_short = limit.is_short && !self.results.points[point].runs.is_empty();
+        if let Ending::TimedOut(after) = run.ending
+            && (is_cut || is_short)
+        {
+            let longest = self.longest[point].map(|longest| longest.as_secs_f64());
+            self.results.points[point].unfinished.push(Unfinished { round, seconds: after.as_secs_f64(), longest });
+        }
         if timed_out && is_cut {
             return Err(Stop::TimeIsUp);
         }
         let is_glibc = matches!(contestant, Contestant::Glibc);
         self.took[point] = run.resources.elapsed;
-        if timed_out && limit.is_short && !self.results.points[point].runs.is_empty() {
-            // It works. There is only no time to wait for this run.
+        if timed_out && is_short {
             if !is_glibc {
                 self.given_up[point] = true;
                 self.notes.push(format!(
@@ -234,7 +245,10 @@ impl<'a> Session<'a> {
         };
         let point_of = &mut self.results.points[point];
         match figures {
-            Ok(values) => point_of.runs.push(Run { round, values }),
+            Ok(values) => {
+                point_of.runs.push(Run { round, values });
+                self.longest[point] = self.longest[point].max(Some(run.resources.elapsed));
+            }
             Err(how) => {
                 point_of.failures.push(Failed { round, how, timed_out, output: run.last_words() });
                 // glibc is never given up, because the others are compared with it.
