@@ -72,6 +72,21 @@ fn a_metric_that_never_matches_is_no_result() {
 }
 
 #[test]
+fn a_metric_of_0_is_neither_missing_nor_a_failure() {
+    let p99 = ["--metric", "p99=([0-9.]+)", "--lower-is-better", "--locks", LOCKS, "--runs", "3"];
+    let always = compare(&[&p99[..], &["--", "echo", "p99=0.00"]].concat()).assert().code(3).stdout(is_empty());
+    always.stderr(contains("under glibc, the metric is 0: 0 cannot be compared as a ratio; print more digits"));
+    let good = "case $FLASHLOCK in mcs*) echo p99=0.00;; *) echo p99=$$.5;; esac";
+    let (code, results) = read("zero.json", &[&p99[..], &["--", "sh", "-c", good]].concat());
+    let (title, group) = (&results.groups[0].title, &results.groups[0]);
+    assert_eq!((code, results.failures(title, "mcs").0, results.zeros(group, "mcs")), (0, 0, (2, 2)));
+    let text = compare(&[&p99[..], &["--", "sh", "-c", good]].concat()).assert().success().get_output().stdout.clone();
+    let told = String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("Under mcs, the metric was 0 in 2 of 2 runs: 0 cannot be compared"), "{told}");
+    assert!(!told.contains("failed") && !told.contains("Do not use"), "{told}");
+}
+
+#[test]
 fn a_failing_lock_is_reported_and_the_others_are_compared() {
     let args = ["--locks", LOCKS, "--runs", "3", "--", "sh", "-c", FAILS_UNDER_MCS];
     let text = compare(&args).assert().success().get_output().stdout.clone();

@@ -33,6 +33,9 @@ pub(super) enum Merit {
     Map,
 }
 
+/// What to do about a figure of 0.
+pub(super) const ZERO: &str = "0 cannot be compared as a ratio; print more digits";
+
 /// Why a successful run has no figure.
 pub(super) enum NoFigure {
     /// The output has no match of the pattern.
@@ -103,6 +106,11 @@ impl Merit {
         Ok(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
+    /// Whether these figures cannot be compared, because the compared one is 0.
+    pub(super) fn is_zero(&self, figures: &BTreeMap<String, f64>) -> bool {
+        matches!(self, Self::Printed { .. }) && figures.get(name::METRIC).is_some_and(|metric| *metric == 0.0)
+    }
+
     /// Whether it is the program's run time: then its start counts as well.
     pub(super) fn is_run_time(&self) -> bool {
         matches!(self, Self::RunTime)
@@ -126,7 +134,8 @@ fn printed(pattern: &Regex, run: &Finished) -> Result<f64, NoFigure> {
     };
     let found = last(&run.stdout).or_else(|| last(&run.stderr)).ok_or(NoFigure::NotFound)?;
     match number(found.trim()) {
-        Some(number) if number.is_finite() && number > 0.0 => Ok(number),
+        // 0 is a figure, but in no ratio. Without its sign, because -0 would be shown.
+        Some(number) if number.is_finite() && number >= 0.0 => Ok(number.abs()),
         Some(_) => Err(NoFigure::Bad(format!("the metric is '{found}', but only positive numbers can be compared"))),
         None => Err(NoFigure::Bad(format!(
             "the metric is '{found}', which is not a number (the decimal point is '.'; ',' and '_' may group three \
@@ -180,7 +189,8 @@ mod tests {
     fn what_is_no_figure_is_said() {
         assert_eq!(found("x", "", ""), Err("not found".into()));
         assert!(found("n=(.*)", "n=many", "").unwrap_err().contains("'many', which is not a number"));
-        assert!(found("n=(.*)", "n=0", "").unwrap_err().contains("only positive numbers"));
+        assert!(found("n=(.*)", "n=-1", "").unwrap_err().contains("only positive numbers"));
+        assert_eq!(found("n=(.*)", "n=0.00", ""), Ok(0.0));
         assert!(
             Merit::printed("(", false).is_err_and(|failure| failure.to_string().contains("not a regular expression"))
         );

@@ -97,19 +97,21 @@ it gets SIGTERM, and SIGKILL a second later.
 
 If the program fails or times out under a lock, the end of its output is shown.
 After two failures, or one time-out, the lock is not tried again with that
-number of threads. If glibc's lock is ten times slower than another, it has
-collapsed. This is no gain of the other lock, so the ratio is not shown.
+number of threads. A metric of 0 is no failure, but cannot be compared as a
+ratio: let the program print more digits. If glibc's lock is ten times slower
+than another, it has collapsed. This is no gain of the other lock, so the ratio
+is not shown.
 
 The run time of a program that ends within 50 ms is mostly start-up, so it is
 not ranked. Give the program more work, or use --metric.
 
 Exit status: 0 there is an answer, even if a lock failed or timed out; 1
 flashlock itself failed; 2 wrong usage or an unknown lock; 3 there is no answer,
-because there were too few rounds, the program is too short, or it works under
-no lock; 4 there is no answer, because the program fails under glibc; 5 the
-output does not contain the metric; 126 the program cannot be executed; 127 it
-was not found; 130 interrupted (what was measured is shown). With --runs 1 or 2,
-the figures are the answer.";
+because there were too few rounds, the program is too short, it works under no
+lock, or the metric is 0; 4 there is no answer, because the program fails under
+glibc; 5 the output does not contain the metric; 126 the program cannot be
+executed; 127 it was not found; 130 interrupted (what was measured is shown).
+With --runs 1 or 2, the figures are the answer.";
 
 /// Find the best lock: run a program under several locks, and compare
 ///

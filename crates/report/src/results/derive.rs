@@ -81,7 +81,8 @@ impl Results {
             let points = cells.iter().filter_map(|cell| self.point(&group.title, cell, lock));
             let grain = points.map(|point| self.grain(point).powi(2)).sum::<f64>().sqrt() / cells.len().max(1) as f64;
             let failed = self.failures(&group.title, lock).0 > 0;
-            let barred = self.has_fallen_too(group, lock) || self.hang(&group.title, lock).is_some();
+            let has_zeros = self.zeros(group, lock).0 > 0;
+            let barred = has_zeros || self.has_fallen_too(group, lock) || self.hang(&group.title, lock).is_some();
             Samples { lock: lock.clone(), logarithms, grain, failed, barred }
         };
         self.locks.iter().skip(1).map(of).collect()

@@ -56,8 +56,8 @@ pub struct Standing {
     pub direction: Direction,
     /// Whether the program failed with it.
     pub failed: bool,
-    /// Whether it is never the best for another reason: it collapsed where the baseline collapsed, too, or a run under
-    /// it had not ended when the time was up.
+    /// Whether it is never the best for another reason: it collapsed where the baseline collapsed, too, the program may
+    /// hang under it, or some of its figures are 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub barred: bool,
 }

@@ -10,7 +10,7 @@ use flashlock_report::table::paragraph;
 use flashlock_report::units::three_digits;
 
 use self::collapsed::{collapses, rescue, torn};
-use super::merit::Merit;
+use super::merit::{Merit, ZERO};
 use super::plan::Plan;
 use crate::screen::{HEADING, styled};
 
@@ -116,7 +116,7 @@ fn has_ended(results: &Results, group: &Group, lock: &str, timed_out: bool) -> b
     here.any(|point| point.failures.iter().any(|failed| failed.timed_out == timed_out))
 }
 
-/// A warning about locks with which the program fails, does not end in time, or may hang.
+/// A warning about locks with which the program fails, does not end in time, may hang, or has a metric of 0.
 fn warning(results: &Results, group: &Group) -> String {
     let ended = |timed_out: bool| {
         let locks = results.locks.iter().skip(1).map(String::as_str);
@@ -139,6 +139,13 @@ fn warning(results: &Results, group: &Group) -> String {
             three_digits(run.longest.unwrap_or_default())
         );
     }
+    for lock in &results.locks {
+        let (zeros, runs) = results.zeros(group, lock);
+        if zeros > 0 {
+            let runs = flashlock_report::units::counted(runs as u64, "run");
+            text += &format!(" Under {lock}, the metric was 0 in {zeros} of {runs}: {ZERO}.");
+        }
+    }
     text
 }
 
@@ -156,26 +163,34 @@ fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, group: &Grou
     let failed = named(Direction::Better, &has_failed);
     let slow = named(Direction::Better, &|lock| !has_failed(lock) && has_ended(results, group, lock, true));
     let is_sound = |lock: &str| results.failures(&group.title, lock).0 == 0;
-    let hanging = named(Direction::Better, &is_sound);
+    let may_hang = |lock: &str| results.hang(&group.title, lock).is_some();
+    let hanging = named(Direction::Better, &|lock| is_sound(lock) && may_hang(lock));
+    let zero = named(Direction::Better, &|lock| is_sound(lock) && !may_hang(lock));
     let worse = named(Direction::Worse, &|_| true);
-    if !failed.is_empty() || !slow.is_empty() || !hanging.is_empty() {
+    if !failed.is_empty() || !slow.is_empty() || !hanging.is_empty() || !zero.is_empty() {
         let but = |how: &str, locks: &[String]| match locks {
             [] => String::new(),
             _ => format!(" These locks are better, but the program {how} under them: {}.", locks.join(", ")),
         };
         let failures = but("failed", &failed) + &but("timed out", &slow);
-        return format!("keep glibc's mutex.{failures}{}", but("may hang", &hanging));
+        let others = but("may hang", &hanging) + &but("sometimes printed 0", &zero);
+        return format!("keep glibc's mutex.{failures}{others}");
     }
+    // A lock whose figures are all 0 is not judged, and may be the best.
+    let has_zeros = results.locks.iter().any(|lock| results.zeros(group, lock).0 > 0);
+    let none = if has_zeros { "no lock that can be compared" } else { "no lock" };
     if worse.is_empty() {
         let seem = seemingly(judged);
-        let sure =
-            if seem.is_empty() { "no lock differs from it beyond the noise" } else { "no difference is certain" };
+        let sure = match seem.as_str() {
+            "" => format!("{none} differs from it beyond the noise"),
+            _ => "no difference is certain".to_owned(),
+        };
         return format!("keep glibc's mutex: {sure}.{seem} {}", left_open(judged));
     }
     let sure = verdict.standings.iter().filter(|standing| standing.direction == Direction::Worse);
     let least = sure.filter_map(|standing| standing.p).fold(0.0, f64::max);
     format!(
-        "keep glibc's mutex: no lock is better beyond the noise. These are worse, by the factor in brackets: {} \
+        "keep glibc's mutex: {none} is better beyond the noise. These are worse, by the factor in brackets: {} \
          (confidence {}).",
         worse.join(", "),
         percent(least)
@@ -295,7 +310,7 @@ mod tests {
                 .collect(),
             ..Point::default()
         };
-        let rounds = locks[0].1.len();
+        let rounds = locks.iter().map(|lock| lock.1.len()).max().unwrap_or(0);
         let mut results = Results {
             metrics: vec![Metric { name: "seconds".into(), title: "Run time, s".into(), better: Better::Less }],
             groups: vec![Group {
@@ -476,5 +491,17 @@ mod tests {
         late.judge();
         let text = said(&late);
         assert!(text.starts_with("use mcs.") && !text.contains("hang under mcs"), "{text}");
+    }
+
+    #[test]
+    fn a_metric_of_0_is_no_failure_and_cannot_be_compared() {
+        let text = said(&results(&[("mcs", &[0.0; 2]), ("tas", &[1.01, 0.98, 1.0, 1.02])]));
+        let told = "Under mcs, the metric was 0 in 2 of 2 runs: 0 cannot be compared as a ratio; print more digits.";
+        assert!(text.ends_with(told) && !text.contains("Do not use"), "{text}");
+        assert!(text.starts_with("keep glibc's mutex: no lock that can be compared differs from it"), "{text}");
+        let some = said(&results(&[("mcs", &[0.4, 0.41, 0.39, 0.4, 0.0]), ("tas", &[0.5, 0.49, 0.51, 0.5, 0.5])]));
+        assert!(some.starts_with("use tas.") && some.contains("the metric was 0 in 1 of 5 runs"), "{some}");
+        let only = said(&results(&[("mcs", &[0.4, 0.41, 0.39, 0.4, 0.0])]));
+        assert!(only.contains("but the program sometimes printed 0 under them: mcs (2.50)."), "{only}");
     }
 }

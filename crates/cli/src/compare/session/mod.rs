@@ -27,7 +27,8 @@ use crate::screen;
 const SLOW: f64 = 1.05;
 /// Intervals are narrow enough at 2 % to either side.
 const REACH: f64 = 1.02;
-/// If the program failed so often with a lock and a number of threads, that combination is not tried again.
+/// If the program failed so often with a lock and a number of threads, that combination is not tried again; nor if the
+/// metric was 0 so often.
 const ENOUGH_FAILURES: usize = 2;
 /// How long a run of the map measures in the trial, in ms.
 const TRIAL_MILLIS: u64 = 20;
@@ -65,6 +66,8 @@ pub(super) struct Session<'a> {
     given_up: Vec<bool>,
     took: Vec<Duration>,
     longest: Vec<Option<Duration>>,
+    /// In how many of its runs the metric was 0.
+    zeros: Vec<usize>,
     progress: ProgressBar,
     start: Instant,
     rounds_start: Instant,
@@ -108,6 +111,7 @@ impl<'a> Session<'a> {
             given_up: Vec::new(),
             took: Vec::new(),
             longest: Vec::new(),
+            zeros: Vec::new(),
             progress: ProgressBar::no_length().with_style(style("{spinner} {msg}")?),
             start: now,
             rounds_start: now,
@@ -175,6 +179,7 @@ impl<'a> Session<'a> {
         self.given_up = vec![false; self.results.points.len()];
         self.took = vec![Duration::ZERO; self.results.points.len()];
         self.longest = vec![None; self.results.points.len()];
+        self.zeros = vec![0; self.results.points.len()];
     }
 
     /// Runs all remaining combinations of cell and contestant once, in random order.
@@ -246,6 +251,8 @@ impl<'a> Session<'a> {
         let point_of = &mut self.results.points[point];
         match figures {
             Ok(values) => {
+                self.zeros[point] += usize::from(self.plan.merit.is_zero(&values));
+                self.given_up[point] = !is_glibc && self.zeros[point] >= ENOUGH_FAILURES;
                 point_of.runs.push(Run { round, values });
                 self.longest[point] = self.longest[point].max(Some(run.resources.elapsed));
             }

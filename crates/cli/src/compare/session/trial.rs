@@ -8,7 +8,7 @@ use flashlock_report::units;
 
 use super::{Session, Step, Stop, style, with_threads};
 use crate::compare::contestant::Contestant;
-use crate::compare::merit::NoFigure;
+use crate::compare::merit::{NoFigure, ZERO};
 use crate::compare::plan::Cell;
 use crate::compare::process::{Ending, Finished, Outcome};
 use crate::compare::schedule::{self, Schedule, TooShort, Trial, Until, seconds_enough, spoken};
@@ -97,6 +97,10 @@ impl Session<'_> {
             }
         }
         match self.plan.merit.figures(run, &Contestant::Glibc) {
+            Ok(figures) if self.plan.merit.is_zero(&figures) => {
+                Err(Failure::new(format_args!("under glibc{threads}, the metric is 0: {ZERO}. {printed}"))
+                    .with_code(NO_ANSWER))
+            }
             Ok(_) => Ok(()),
             Err(NoFigure::NotFound) => Err(Failure::new(format_args!(
                 "--metric matches nothing in the output of '{title}' under glibc{threads}. {printed}"
