@@ -128,6 +128,20 @@ fn the_doctor_tries_every_lock() {
     }
 }
 
+/// Files that may not be large enough for counters.
+#[test]
+fn a_lock_that_cannot_be_counted_works_for_the_doctor() {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 100; exec \"$0\" doctor --json"]).arg(binary());
+    let output = shell.env("FLASHLOCK_PRELOAD_PATH", preload()).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = |section: usize| report["sections"][section]["findings"].as_array().unwrap();
+    assert!(found(0).iter().any(|finding| finding["subject"] == "statistics" && finding["level"] == "warn"));
+    for finding in found(1) {
+        assert!(finding["level"] == "ok" && finding["text"].as_str().unwrap().contains("not counted"), "{finding}");
+    }
+}
+
 #[test]
 fn the_doctor_looks_at_programs() {
     let mut command = flashlock();

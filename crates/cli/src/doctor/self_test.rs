@@ -31,6 +31,7 @@ const PINGPONGS: u64 = 200;
 /// A test that takes longer than this is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ADVICE: &str = "choose another lock, and please report this";
+const TRY_AGAIN: &str = "remove what keeps the test from starting, and try again";
 
 /// The child's report.
 #[derive(Serialize, Deserialize)]
@@ -59,31 +60,52 @@ pub(super) fn all(library: &Path) -> Vec<Finding> {
     let rws = RW_LOCKS.iter().map(|lock| (DEFAULT.info().name, lock.name, lock.name));
     let judged = |(mutex, rw, name)| match attempt(library, mutex, rw) {
         Ok(text) => Finding::ok(name, text),
-        Err(text) => Finding::problem(name, text, ADVICE),
+        Err(Trouble::NotTried(why)) => Finding::warn(name, format!("not tried: {why}"), TRY_AGAIN),
+        Err(Trouble::Fails(text)) => Finding::problem(name, text, ADVICE),
     };
     mutexes.chain(rws).map(judged).collect()
 }
 
-fn attempt(library: &Path, mutex: &str, rw: &str) -> Result<String, String> {
-    let (descriptor, block) = Block::create().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
-    let me = std::env::current_exe().map_err(|error| format!("not tried: {}", screen::reason(&error)))?;
+/// Why a lock did not pass.
+enum Trouble {
+    /// This system did not let the test start, which says nothing about the lock.
+    NotTried(String),
+    Fails(String),
+}
+
+impl From<String> for Trouble {
+    fn from(what: String) -> Self {
+        Self::Fails(what)
+    }
+}
+
+fn attempt(library: &Path, mutex: &str, rw: &str) -> Result<String, Trouble> {
+    let not_tried = |error: std::io::Error| Trouble::NotTried(screen::reason(&error));
+    // A lock works without counters, too; the system's own finding says that there are none.
+    let counters = Block::create().ok();
+    let me = std::env::current_exe().map_err(not_tried)?;
     let existing = std::env::var_os(preload::LD_PRELOAD);
     let value = preload::without_ours(existing.as_deref());
-    let child = Command::new(me)
+    let mut command = Command::new(me);
+    match &counters {
+        Some((descriptor, _)) => command.env(stats::ENV, descriptor.as_raw_fd().to_string()),
+        None => command.env_remove(stats::ENV),
+    };
+    let child = command
         .arg("self-test")
         .env(preload::LD_PRELOAD, preload::prepend(library, Some(&value)))
         .env(preload::ENV_PATH, library)
         .env(settings::ENV, mutex)
         .env(settings::ENV_RW, rw)
-        .env(stats::ENV, descriptor.as_raw_fd().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("cannot be tried: {}", screen::reason(&error)))?;
+        .map_err(not_tried)?;
     let (output, complaint) = finish(child)?;
     let answer: Answer = serde_json::from_str(&output).map_err(|_| with("the test printed no result", &complaint))?;
-    judge(&answer, &block.totals()).map_err(|what| with(&what, &complaint))
+    let totals = counters.map(|(_, block)| block.totals());
+    Ok(judge(&answer, totals.as_ref()).map_err(|what| with(&what, &complaint))?)
 }
 
 /// The problem, with the child's messages about it.
@@ -116,8 +138,8 @@ fn finish(mut child: Child) -> Result<(String, String), String> {
     if status.success() { Ok((output, complaint)) } else { Err(with(&format!("failed: {status}"), &complaint)) }
 }
 
-fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
-    let acquired = totals.of(Event::Acquire);
+/// `totals`: what was counted; `None` if nothing can be counted here.
+fn judge(answer: &Answer, totals: Option<&Totals>) -> Result<String, String> {
     if let Some(function) = answer.foreign.first() {
         return Err(format!("{function} is not replaced by the preload library"));
     }
@@ -141,6 +163,10 @@ fn judge(answer: &Answer, totals: &Totals) -> Result<String, String> {
     if answer.permits != PINGPONGS {
         return Err(format!("semaphores fail: {} of {PINGPONGS} permits", answer.permits));
     }
+    let Some(totals) = totals else {
+        return Ok(format!("works: {} functions, {PINGPONGS} wake-ups; not counted", answer.bound));
+    };
+    let acquired = totals.of(Event::Acquire);
     if totals.of(Event::GlibcUnknown) > 0 || (totals.processes > 0 && acquired == 0) {
         return Err("not used: this glibc is unknown to this version of flashlock, so all locks stay glibc's".into());
     }
@@ -338,19 +364,26 @@ mod tests {
     #[test]
     fn glibcs_own_locks_pass_and_are_not_counted() {
         let totals = Block::create().unwrap().1.totals();
-        assert!(judge(&answer(), &totals).unwrap_err().contains("is not counted"));
+        assert!(judge(&answer(), Some(&totals)).unwrap_err().contains("is not counted"));
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_counted_is_judged_by_what_it_does() {
+        assert!(judge(&answer(), None).unwrap().ends_with("200 wake-ups; not counted"));
+        let lossy = Answer { counted: 1, ..answer() };
+        assert!(judge(&lossy, None).unwrap_err().contains("does not exclude"));
     }
 
     #[test]
     fn what_is_wrong_is_said() {
         let mut totals = Block::create().unwrap().1.totals();
         totals.processes = 1;
-        assert!(judge(&answer(), &totals).unwrap_err().contains("this glibc is unknown"));
+        assert!(judge(&answer(), Some(&totals)).unwrap_err().contains("this glibc is unknown"));
         let lossy = Answer { counted: 1, ..answer() };
-        assert!(judge(&lossy, &totals).unwrap_err().contains("does not exclude"));
+        assert!(judge(&lossy, Some(&totals)).unwrap_err().contains("does not exclude"));
         let torn = Answer { torn: 1, ..answer() };
-        assert!(judge(&torn, &totals).unwrap_err().contains("1 reads were torn"));
+        assert!(judge(&torn, Some(&totals)).unwrap_err().contains("1 reads were torn"));
         let foreign = Answer { foreign: vec!["cnd_wait".into()], ..answer() };
-        assert!(judge(&foreign, &totals).unwrap_err().contains("cnd_wait is not replaced"));
+        assert!(judge(&foreign, Some(&totals)).unwrap_err().contains("cnd_wait is not replaced"));
     }
 }
