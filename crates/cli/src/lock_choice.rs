@@ -11,7 +11,7 @@ use flashlock_locks::catalogue::{
 use flashlock_locks::machine::Tunables;
 use flashlock_locks::machine::order::Order;
 use flashlock_native::settings::{self, BadChoice, Choice, RwChoice};
-use flashlock_report::run_stats::{Lock, Why};
+use flashlock_report::run_stats::{Lock, Unnamed, Why};
 
 use crate::failure::Failure;
 use crate::suggest::did_you_mean;
@@ -49,6 +49,8 @@ pub(crate) struct Locks {
     pub(crate) mutex: Under,
     pub(crate) rw: RwUnder,
     pub(crate) why: Why,
+    /// If only one was named: the other one.
+    unnamed: Option<Unnamed>,
 }
 
 impl LockChoice {
@@ -164,6 +166,11 @@ impl Locks {
             (None, false) if counts => Why::Today,
             (None, false) => Why::Unknown,
         };
+        let unnamed = match (&mutex, &named_rw) {
+            (None, Some(_)) => Some(Unnamed::Mutexes),
+            (Some(_), None) => Some(Unnamed::RwLocks),
+            _ => None,
+        };
         let mutex = mutex.unwrap_or_else(|| match why {
             Why::Today => Under::Glibc,
             _ => Under::Ours(LockChoice::default_lock()),
@@ -172,7 +179,7 @@ impl Locks {
             Under::Glibc => RwUnder::Glibc,
             Under::Ours(_) => RwUnder::default_lock(),
         });
-        Ok(Self { mutex, rw, why })
+        Ok(Self { mutex, rw, why, unnamed })
     }
 
     /// The description of the locks in a report.
@@ -181,7 +188,7 @@ impl Locks {
             Under::Glibc => Lock::glibc(),
             Under::Ours(lock) => Lock::from(&lock.choice),
         };
-        let locks = Lock { rw: self.rw.name().to_owned(), why: self.why, ..mutex };
+        let locks = Lock { rw: self.rw.name().to_owned(), why: self.why, unnamed: self.unnamed, ..mutex };
         let Some(tunables) = self.tunables() else { return locks };
         let Tunables { bound_us, max_shuffles, wake_ahead, .. } = tunables;
         Lock { bound_us, max_shuffles, wake_ahead, ..locks }
@@ -433,6 +440,10 @@ mod tests {
         assert_eq!(find(None, Some("cst-rw"), true), (default.clone(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(Some("glibc"), Some("cst-rw"), true), (glibc(), "cst-rw".into(), Why::Argument));
         assert_eq!(find(None, Some("glibc"), false), (default, glibc(), Why::Argument));
+        let unnamed = |lock, rw| Locks::find(lock, rw, true).unwrap().described().unnamed;
+        assert_eq!(unnamed(None, Some("cst-rw")), Some(Unnamed::Mutexes));
+        assert_eq!(unnamed(Some("mcs"), None), Some(Unnamed::RwLocks));
+        assert_eq!((unnamed(Some("mcs"), Some("cst-rw")), unnamed(None, None)), (None, None));
     }
 
     /// As the preload library merges them.

@@ -55,7 +55,7 @@ program cannot be executed; 127 it was not found. A demonstration: as 'compare'.
 #[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
 pub(crate) struct Args {
     /// The lock and its options; `glibc` keeps the program's own. By default FLASHLOCK. If that is not set: flash, or
-    /// glibc with --stats
+    /// glibc with --stats if no readers-writer lock is named either
     #[arg(long, value_name = "NAME[:OPTION=VALUE,…]", value_parser = LockNames::MUTEXES, hide_possible_values = true)]
     lock: Option<String>,
 

@@ -85,6 +85,19 @@ pub struct Lock {
     /// Why the run was counted under this lock.
     #[serde(default)]
     pub why: Why,
+    /// If only one of the two locks was named: the other one, which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<Unnamed>,
+}
+
+/// The lock that nobody named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unnamed {
+    /// That of mutexes.
+    Mutexes,
+    /// That of readers-writer locks.
+    RwLocks,
 }
 
 /// How the lock of a counted run was chosen.

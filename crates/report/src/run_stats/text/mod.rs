@@ -3,7 +3,7 @@
 use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::machine::event::Event;
 
-use super::{RunStats, Why};
+use super::{RunStats, Unnamed, Why};
 use crate::{table, units};
 
 mod histogram;
@@ -60,9 +60,10 @@ fn header(stats: &RunStats, width: u16) -> String {
 fn counted_under(stats: &RunStats) -> String {
     let lock = &stats.lock;
     let wait = if lock.wait.is_empty() { String::new() } else { format!(", wait={}", lock.wait) };
+    let by_default = |kind: Unnamed| if lock.unnamed == Some(kind) { " (by default)" } else { "" };
     let rw = match &lock.rw {
         same if same.is_empty() || *same == lock.name => String::new(),
-        rw => format!("; readers-writer locks under {rw}"),
+        rw => format!("; readers-writer locks under {rw}{}", by_default(Unnamed::RwLocks)),
     };
     let why = match lock.why {
         Why::Today => ": the locks that your program uses today (--lock NAME counts under another lock)",
@@ -70,7 +71,7 @@ fn counted_under(stats: &RunStats) -> String {
         Why::Environment => ", from the environment",
         Why::Unknown => "",
     };
-    format!("under {}{wait}{rw}{why}", lock.name)
+    format!("under {}{wait}{}{rw}{why}", lock.name, by_default(Unnamed::Mutexes))
 }
 
 /// The command, quoted as for a shell.

@@ -97,6 +97,10 @@ fn it_says_under_which_locks_was_counted_and_why() {
         Lock { name: "mcs".into(), wait: "park".into(), rw: "shfl-rw".into(), why: Why::Argument, ..Lock::default() };
     let expected = "under mcs, wait=park; readers-writer locks under shfl-rw, from the command line";
     assert_eq!(counted(mcs.clone()), expected);
+    let unnamed = |unnamed| counted(Lock { unnamed: Some(unnamed), ..mcs.clone() });
+    let expected = "under mcs, wait=park (by default); readers-writer locks under shfl-rw, from the command line";
+    assert_eq!(unnamed(Unnamed::Mutexes), expected);
+    assert!(unnamed(Unnamed::RwLocks).ends_with("under shfl-rw (by default), from the command line"));
     assert!(counted(Lock { why: Why::Environment, ..mcs }).ends_with("from the environment"));
 }
 
