@@ -57,7 +57,8 @@ pub(super) fn make(rivals: &Rivals, watch: &Watch) -> Result<Option<Made>, Failu
             continue;
         };
         if compiler.is_none() {
-            compiler = Some(find_compiler(watch)?);
+            let Some(found) = find_compiler(watch) else { return Ok(None) };
+            compiler = Some(found);
         }
         let Some(Some(compiler)) = &compiler else {
             missing.push((rival, Missing::Compiler));
@@ -104,19 +105,27 @@ impl Workshop {
     }
 }
 
-/// The first compiler that works, if any.
-fn find_compiler(watch: &Watch) -> Result<Option<OsString>, Failure> {
+/// The compiler, if there is one. `None` if the user interrupts.
+fn find_compiler(watch: &Watch) -> Option<Option<OsString>> {
     let named = std::env::var_os("CXX").filter(|name| !name.is_empty());
     let candidates = match named {
         Some(name) => vec![name],
         None => COMPILERS.map(OsString::from).to_vec(),
     };
-    let works = |name: &OsString| {
-        let mut command = Command::new(name);
-        let run = watch.run(command.arg("--version"), LIMIT);
-        matches!(run, Ok(Outcome::Finished(run)) if run.ending == Ending::Success)
-    };
-    Ok(candidates.into_iter().find(works))
+    first_that_works(candidates, watch)
+}
+
+/// The first compiler that works, if any. `None` if the user interrupts.
+fn first_that_works(candidates: Vec<OsString>, watch: &Watch) -> Option<Option<OsString>> {
+    for name in candidates {
+        match watch.run(Command::new(&name).arg("--version"), LIMIT) {
+            Ok(Outcome::Interrupted) => return None,
+            Ok(Outcome::Finished(run)) if run.ending == Ending::Success => return Some(Some(name)),
+            // It is not installed, or does not work.
+            Ok(Outcome::Finished(_)) | Err(_) => {}
+        }
+    }
+    Some(None)
 }
 
 /// Compiles a rival's library. `None` if the user interrupts.
@@ -217,5 +226,22 @@ mod tests {
         fs::write(directory.join("x"), "x").unwrap();
         drop(workshop);
         assert!(!directory.exists());
+    }
+
+    /// Ctrl-C is not a compiler that does not work: the comparison ends.
+    #[test]
+    fn an_interruption_while_compilers_are_tried_is_passed_on() {
+        use std::os::unix::fs::PermissionsExt;
+        let workshop = Workshop::new().unwrap();
+        let slow = workshop.0.join("slow");
+        fs::write(&slow, "#!/bin/sh\nsleep 600\n").unwrap();
+        fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+        let candidates = |names: &[&str]| names.iter().map(OsString::from).collect::<Vec<_>>();
+        let watch = Watch::begin();
+        assert_eq!(first_that_works(candidates(&["false", "/no/such/file"]), &watch), Some(None));
+        assert_eq!(first_that_works(candidates(&["false", "true"]), &watch), Some(Some("true".into())));
+        // SAFETY: sends this thread a signal that it blocks and awaits.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGINT) };
+        assert_eq!(first_that_works(vec![slow.into(), "true".into()], &watch), None);
     }
 }
