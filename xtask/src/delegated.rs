@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::child::{AGAINST_HANGS, Program};
-use crate::packages::embedded::Embedded;
+use crate::packages::embedded::{self, Embedded};
 use crate::packages::layout;
 use crate::setup;
 use crate::steps::{Tally, watched};
@@ -60,7 +60,7 @@ impl Installed {
     /// What `pkg-config` answers, word by word.
     fn ask(&self, words: &[&str]) -> Result<Vec<String>> {
         let mut command = Command::new("pkg-config");
-        command.args(words).arg("flashlock_rcl").env("PKG_CONFIG_PATH", self.at.join("lib/pkgconfig"));
+        command.args(words).arg("flashlock_rcl").env("PKG_CONFIG_PATH", embedded::descriptions(&self.at));
         let said = Program::new(command, AGAINST_HANGS).run().context("pkg-config is missing: cargo xtask setup")?;
         Ok(said.successful()?.split_whitespace().map(str::to_owned).collect())
     }
@@ -74,7 +74,7 @@ impl Installed {
         command.args(files.iter().map(|file| workspace::path("tests").join(file)));
         match linked {
             Linked::Shared => {
-                command.args(self.ask(&["--libs"])?).arg(format!("-Wl,-rpath,{}", self.at.join("lib").display()));
+                command.args(self.ask(&["--libs"])?).arg(embedded::rpath(&self.at));
             }
             Linked::Static => {
                 command.args(self.ask(&["--variable=static_library"])?);

@@ -77,6 +77,24 @@ impl Embedded {
     }
 }
 
+/// The command that links a program with the shared library below a prefix in which neither pkg-config nor the dynamic
+/// linker looks.
+pub(crate) fn command(prefix: &Path) -> String {
+    let (described, rpath) = (descriptions(prefix), rpath(prefix));
+    let described = described.display();
+    format!("cc program.c $(PKG_CONFIG_PATH={described} pkg-config --cflags --libs flashlock_rcl) {rpath}")
+}
+
+/// The directory in which pkg-config must look.
+pub(crate) fn descriptions(prefix: &Path) -> PathBuf {
+    prefix.join("lib/pkgconfig")
+}
+
+/// The option with which a program finds the shared library when it starts.
+pub(crate) fn rpath(prefix: &Path) -> String {
+    format!("-Wl,-rpath,{}", prefix.join("lib").display())
+}
+
 /// The prefix is where the file is found, so that an installation can be moved.
 fn pkgconfig() -> String {
     format!(
@@ -151,5 +169,13 @@ mod tests {
                       int flashlock_rcl_a(int);\nconst char *flashlock_rcl_b(void); /* flashlock_rcl_c() */\n\
                       int other(void);";
         assert_eq!(declared(header), ["flashlock_rcl_a", "flashlock_rcl_b"].map(str::to_owned).into());
+    }
+
+    /// `cargo xtask delegated` links with the same directory and option.
+    #[test]
+    fn the_guide_has_the_command_that_links() {
+        let guide = files::read(&workspace::path("docs/delegation.md")).unwrap();
+        let command = command(Path::new("$HOME/.local"));
+        assert!(guide.contains(&command), "docs/delegation.md lacks: {command}");
     }
 }

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::build::Built;
 use super::layout::{self, File, LIBRARIES, ZSH};
-use super::{make_directory, scratch};
+use super::{embedded, make_directory, scratch};
 
 use crate::files;
 
@@ -92,6 +92,7 @@ fn advise(prefix: &Path) {
     }
     if ![Path::new("/usr"), Path::new("/usr/local")].contains(&prefix) {
         println!("zsh finds its completions after: fpath+=({}), before compinit", prefix.join(ZSH).display());
+        println!("C and C++ programs with delegated locks are linked with:\n  {}", embedded::command(prefix));
     }
 }
 
