@@ -77,12 +77,12 @@ impl Embedded {
     }
 }
 
-/// The command that links a program with the shared library below a prefix in which neither pkg-config nor the dynamic
+/// The commands that compile and link a program with the shared library below a prefix in which neither pkg-config nor the dynamic
 /// linker looks.
 pub(crate) fn command(prefix: &Path) -> String {
     let (described, rpath) = (descriptions(prefix), rpath(prefix));
     let described = described.display();
-    format!("cc program.c $(PKG_CONFIG_PATH={described} pkg-config --cflags --libs flashlock_rcl) {rpath}")
+    format!("export PKG_CONFIG_PATH={described}\ncc program.c $(pkg-config --cflags --libs flashlock_rcl) {rpath}")
 }
 
 /// The directory in which pkg-config must look.
@@ -173,7 +173,7 @@ mod tests {
 
     /// `cargo xtask delegated` links with the same directory and option.
     #[test]
-    fn the_guide_has_the_command_that_links() {
+    fn the_guide_has_the_commands_that_link() {
         let guide = files::read(&workspace::path("docs/delegation.md")).unwrap();
         let command = command(Path::new("$HOME/.local"));
         assert!(guide.contains(&command), "docs/delegation.md lacks: {command}");

@@ -92,7 +92,7 @@ fn advise(prefix: &Path) {
     }
     if ![Path::new("/usr"), Path::new("/usr/local")].contains(&prefix) {
         println!("zsh finds its completions after: fpath+=({}), before compinit", prefix.join(ZSH).display());
-        println!("C and C++ programs with delegated locks are linked with:\n  {}", embedded::command(prefix));
+        println!("C and C++ programs with delegated locks are linked with:\n{}", embedded::command(prefix));
     }
 }
 
