@@ -77,8 +77,8 @@ impl Embedded {
     }
 }
 
-/// The commands that compile and link a program with the shared library below a prefix in which neither pkg-config nor the dynamic
-/// linker looks.
+/// The commands that compile and link a program with the shared library below a prefix in which neither pkg-config nor
+/// the dynamic linker looks.
 pub(crate) fn command(prefix: &Path) -> String {
     let (described, rpath) = (descriptions(prefix), rpath(prefix));
     let described = described.display();

@@ -285,8 +285,8 @@ impl Results {
         if units::count(least) == most { most } else { format!("{} to {most}", units::count(least)) }
     }
 
-    /// The numbers of runs of a lock in which the group's merit was 0, and of all runs with a figure. A ratio to or of 0
-    /// says nothing, so such runs are in no ratio.
+    /// The numbers of runs of a lock in which the group's merit was 0, and of all runs with a figure. A ratio to or of
+    /// 0 says nothing, so such runs are in no ratio.
     pub fn zeros(&self, group: &Group, lock: &str) -> (usize, usize) {
         let here = self.points.iter().filter(|point| point.lock == lock && point.group == group.title);
         let merits = here.flat_map(|point| &point.runs).filter_map(|run| run.values.get(&group.merit));
