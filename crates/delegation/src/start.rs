@@ -1,8 +1,8 @@
 //! # Threads of this library
 //!
 //! They are not the program's: they are scheduled like the program's main thread, on the CPUs that it may use, whatever
-//! the thread that happened to start them is bound to. And they take no signals, so that the program's own threads do: a
-//! worker may be in the middle of somebody's section.
+//! the thread that happened to start them is bound to. And they take no signals, so that the program's own threads do:
+//! a worker may be in the middle of somebody's section.
 
 use std::io;
 use std::sync::Once;
@@ -13,8 +13,8 @@ use flashlock_native::{membarrier, registry, spin, sys};
 use crate::fifo;
 use crate::process::PerProcess;
 
-/// Signals that a thread gets for what it does itself. If the first ones were blocked, the kernel would kill the process
-/// without calling its handlers; the last two would be lost.
+/// Signals that a thread gets for what it does itself. If the first ones were blocked, the kernel would kill the
+/// process without calling its handlers; the last two would be lost.
 const OWN: [libc::c_int; 9] = [
     libc::SIGSEGV,
     libc::SIGBUS,

@@ -77,7 +77,8 @@ unsafe impl<M: Machine, const SOUND: bool> RawLock<M> for ParkingTicket<SOUND> {
         if take(0) { Ok(()) } else { contended::<M>(wait) }
     }
 
-    /// n -> n + 2, unless the lock is free. After the exchange only the address of the word is used: the next holder may free the lock.
+    /// n -> n + 2, unless the lock is free. After the exchange only the address of the word is used: the next holder
+    /// may free the lock.
     unsafe fn release(word: &M::Word, next: &M::Word) {
         // Relaxed: only the holder changes the number.
         let mine = word.load(Relaxed) & !ASLEEP;

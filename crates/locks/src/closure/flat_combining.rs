@@ -217,8 +217,8 @@ impl<M: Machine> FlatState<M> {
 
     /// A record for the calling thread, TAKEN, and whether it is in the list.
     fn take_record(&self) -> (Record<M>, bool) {
-        // Before `owner`, and Acquire: pairs with `new_record`. That record may have been the first of another lock, which
-        // was destroyed: then all records of that lock were disowned before.
+        // Before `owner`, and Acquire: pairs with `new_record`. That record may have been the first of another lock,
+        // which was destroyed: then all records of that lock were disowned before.
         let first = self.first.load(Acquire);
         let last = Handle::from_word(Kept::Record.get::<M>()).map(Record::<M>::of).filter(|last| {
             // Invariant 2. Relaxed: this thread has used the record, so it sees that the record was made; see `first`.

@@ -40,8 +40,8 @@ pub struct Head<M: Machine> {
     front: Front<M>,
     pub(super) turn: M::Word,
     range: M::Word,
-    /// The slot at which a scan begins: the one after that of the worker that lost the turn last. Only the manager writes
-    /// it, before another worker has the turn.
+    /// The slot at which a scan begins: the one after that of the worker that lost the turn last. Only the manager
+    /// writes it, before another worker has the turn.
     pub(super) first: M::Word,
 }
 
@@ -264,8 +264,8 @@ impl<'m, M: Machine> Server<'m, M> {
     #[cold]
     fn was_noticed(&self, client: u32) -> bool {
         self.await_closing();
-        // From now on only workers without the turn act on requests, and only on marked ones (invariant 3). A worker that
-        // clears the mark after this fence sees the request. Acquire: it has answered the one before.
+        // From now on only workers without the turn act on requests, and only on marked ones (invariant 3). A worker
+        // that clears the mark after this fence sees the request. Acquire: it has answered the one before.
         M::heavy_fence();
         let is_marked = self.busy[(client / EACH) as usize].load(Acquire) & mark(client) != 0;
         let slot = &self.slots[client as usize];
