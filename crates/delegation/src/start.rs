@@ -1,8 +1,9 @@
 //! # Threads of this library
 //!
-//! They are not the program's: they are scheduled like the program's main thread, on the CPUs that it may use, whatever
-//! the thread that happened to start them is bound to. And they take no signals, so that the program's own threads do:
-//! a worker may be in the middle of somebody's section.
+//! They are not the program's: they may use the CPUs that the program's main thread may use, whatever the thread that
+//! happened to start them is bound to. (They also take its scheduling policy:
+//! [`like_main_thread`](crate::fifo::like_main_thread).) And they take no signals, so that the program's own threads
+//! do: a worker may be in the middle of somebody's section.
 
 use std::io;
 use std::sync::Once;
@@ -10,7 +11,6 @@ use std::thread::{Builder, JoinHandle};
 
 use flashlock_native::{membarrier, registry, spin, sys};
 
-use crate::fifo;
 use crate::process::PerProcess;
 
 /// Signals that a thread gets for what it does itself. If the first ones were blocked, the kernel would kill the
@@ -64,7 +64,7 @@ impl Drop for Mask {
     }
 }
 
-/// Starts a thread of this library.
+/// Starts a thread of this library. It begins with the policy of the thread that starts it.
 ///
 /// # Errors
 /// The system's, if it refuses the thread.
@@ -73,7 +73,6 @@ pub(crate) fn start(name: String, body: impl FnOnce() + Send + 'static) -> io::R
     let _mask = Mask::block();
     Builder::new().name(name).spawn(move || {
         use_all_cpus();
-        fifo::like_main_thread();
         body();
     })
 }

@@ -57,6 +57,7 @@ struct Manager {
 impl Manager {
     fn live(mut self) {
         let host = self.host;
+        fifo::like_main_thread();
         // Servicing threads ask only if the manager, which must outrank them, was granted it.
         let real_time = host.options.scheduling == Scheduling::RealTime && fifo::ask(fifo::MANAGER);
         host.may_be_fifo.store(real_time, Relaxed);
@@ -76,6 +77,7 @@ impl Manager {
             }
             if self.workers.is_empty() && host.core.is_closing() {
                 serve(host, 0); // No thread could be made: this one closes the server.
+                continue;
             }
             asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
             if asleep < QUIET || !host.core.falls_quiet() {
@@ -155,13 +157,17 @@ impl Manager {
 fn work(host: &'static Host, me: u32) {
     host.ids[me as usize].store(flashlock_native::thread::id(), Relaxed);
     let real_time = host.may_be_fifo.load(Relaxed);
-    // On its way to that CPU it outranks the worker that it is to replace, which may not leave the CPU.
-    let outranks = real_time && fifo::ask(fifo::MANAGER);
+    // Until it is where it is to be, it has the manager's priority: the worker that it is to replace may not leave the
+    // CPU.
     if let Some(cpu) = host.options.cpu {
         fifo::pin(cpu);
     }
-    if outranks {
-        host.is_fifo.store(fifo::ask(fifo::WORKER), Relaxed);
+    let granted = real_time && fifo::ask(fifo::WORKER);
+    if real_time {
+        host.is_fifo.store(granted, Relaxed);
+    }
+    if !granted {
+        fifo::like_main_thread();
     }
     serve(host, me);
     host.call_manager(); // The server is closed: the manager must see that.

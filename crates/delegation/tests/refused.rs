@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use common::limited;
 use flashlock_delegation::{Delegated, Options, Server};
 
+/// Nothing here waits for a time-out.
+const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+
 /// How many more threads there may be.
 static ALLOWED: AtomicI32 = AtomicI32::new(i32::MAX);
 
@@ -54,7 +57,7 @@ fn a_server_without_threads_closes() {
                 data.into_inner()
             });
             ALLOWED.store(1, Relaxed);
-            let server = Server::open(Options::default()).expect("one thread is allowed");
+            let server = Server::open(Options { timeout: HOUR, ..Options::default() }).expect("one thread is allowed");
             server_at.send(Delegated::on(&server, 0)).expect("the client waits");
             while server.statistics().threads_short == 0 {
                 std::thread::yield_now();

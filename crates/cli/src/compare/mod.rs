@@ -160,8 +160,9 @@ pub(crate) struct Args {
 
     /// The time limit of a run: it is ended, and counts as timed out. By default 20 times the time under glibc, and at
     /// least 10 s. If the comparison has less time left, a run gets less, but 3 times the time under glibc at least. A
-    /// lock whose earlier runs succeeded is then given up, and does not count as timed out. But it is not recommended
-    /// if this run took more than 5 times as long as its longest other run
+    /// lock whose earlier runs succeeded is then given up, and does not count as timed out. A run may also end because
+    /// the comparison's time is over. If it took more than 5 times as long as the longest other run of its lock, that
+    /// lock is not recommended
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<f64>,
 

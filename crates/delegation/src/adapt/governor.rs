@@ -23,6 +23,7 @@ use super::meter::{Bell, Meter, Reading};
 use super::policy::{Lock, Move, Policy, Seen, Server as Counted, Why};
 use super::thresholds::Thresholds;
 use crate::Machine;
+use crate::fifo;
 use crate::host::Host;
 use crate::named;
 use crate::process::PerProcess;
@@ -294,6 +295,7 @@ impl Governor {
 
     /// The governor's thread.
     fn live(&self, trace: &mut Trace) {
+        fifo::like_main_thread();
         let mut quiet = 0;
         loop {
             thread::sleep(PERIOD);

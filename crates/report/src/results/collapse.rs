@@ -222,6 +222,12 @@ mod tests {
         rival.rivals = vec!["x".into()];
         rival.judge();
         assert!(rival.verdicts["G"].survivors.is_empty(), "a program must be written for it");
+        let mut rival =
+            of_locks(&[("glibc", &[10.0, 10.0, 0.02]), ("x", &[10.0, 10.0, 13.8]), ("tbb", &[13.0, 13.0, 14.0])]);
+        rival.rivals = vec!["tbb".into()];
+        rival.judge();
+        let verdict = &rival.verdicts["G"];
+        assert_eq!((verdict.best.as_deref(), verdict.survivors.as_slice()), (Some("tbb"), &["x".to_owned()][..]));
     }
 
     #[test]

@@ -20,7 +20,8 @@ impl Results {
     pub fn judge(&mut self) {
         let verdict = |group: &Group| {
             let mut verdict = Verdict::of(&self.samples(group));
-            if verdict.best.is_none() {
+            let is_rival = |lock: &String| self.rivals.contains(lock);
+            if verdict.best.as_ref().is_none_or(is_rival) {
                 verdict.survivors = self.survivors(group, &verdict);
             }
             (group.title.clone(), verdict)

@@ -71,8 +71,8 @@ pub struct Verdict {
     pub best: Option<String>,
     /// Other locks that are better than the baseline and cannot be distinguished from the best.
     pub equals: Vec<String>,
-    /// If no lock is better, but the baseline collapsed in some cells: the locks that are better there and not worse in
-    /// the others, beginning with the best there.
+    /// If no lock is better (or only a rival is), but the baseline collapsed in some cells: the locks that are better
+    /// there and not worse in the others, beginning with the best there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<String>,
 }

@@ -110,8 +110,8 @@
 //! 7. A server does not sleep while there is something that it can do: it looks again after it has announced that it
 //!    will sleep.
 //! 8. A closed server (`turn` says so) acts on no request, except those that are marked. The first client of each of
-//!    its locks that notices makes that lock ordinary. A client that finds the server closed when it has posted a
-//!    request waits until `turn` says so. Then it knows whether its request was acted on.
+//!    its locks that notices makes that lock ordinary. A client that has posted a request, and then finds the server
+//!    closed, waits until `turn` is CLOSED. If its request is not marked then, and not answered, nobody will act on it.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

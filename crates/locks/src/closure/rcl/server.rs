@@ -265,11 +265,10 @@ impl<'m, M: Machine> Server<'m, M> {
     fn was_noticed(&self, client: u32) -> bool {
         self.await_closing();
         // From now on only workers without the turn act on requests, and only on marked ones (invariant 3). A worker
-        // that clears the mark after this fence sees the request. Acquire: it has answered the one before.
+        // that clears the mark after this fence sees the request.
         M::heavy_fence();
-        let is_marked = self.busy[(client / EACH) as usize].load(Acquire) & mark(client) != 0;
         let slot = &self.slots[client as usize];
-        let noticed = is_marked || !slot.is_posted();
+        let noticed = self.is_marked(client) || !slot.is_posted();
         if !noticed {
             slot.answer(EMPTY);
         }
@@ -307,8 +306,13 @@ impl<'m, M: Machine> Server<'m, M> {
 
     /// Calls `look` for each client whose line must be looked at, until it returns true. Returns whether it did. It
     /// begins at `first`, and goes round: so nobody waits for clients that are served again and again.
-    fn each_client(&self, mut look: impl FnMut(u32) -> bool) -> bool {
-        let (groups, first) = (words(self.head.range.load(Relaxed)), self.head.first.load(Relaxed));
+    fn each_client(&self, look: impl FnMut(u32) -> bool) -> bool {
+        self.each_client_of(words(self.head.range.load(Relaxed)), look)
+    }
+
+    /// The same, of so many groups.
+    fn each_client_of(&self, groups: usize, mut look: impl FnMut(u32) -> bool) -> bool {
+        let first = self.head.first.load(Relaxed);
         let (at, before) = match (first / EACH) as usize {
             at if at < groups => (at, (1 << (first % EACH)) - 1),
             _ => (0, 0),
@@ -377,13 +381,25 @@ impl<'m, M: Machine> Server<'m, M> {
     }
 
     /// Clears the mark of a request that was busy and has been answered: the client's next request may be looked at. If
-    /// the server has been closed meanwhile, nobody looks: [`shut`](Server::shut) saw the mark, or that request was
-    /// posted later.
+    /// the server has been closed meanwhile, nobody may have looked at that one: [`shut`](Server::shut) passes over
+    /// marks. It is answered here, unless it is marked, too: then it is being run.
     #[cold]
     fn unmark(&self, client: u32) {
         self.busy[(client / EACH) as usize].fetch_and(!mark(client), Release);
         M::light_fence();
-        if self.head.front.sleep.load(Relaxed) == CLOSED { self.dismiss(client) } else { self.ring() }
+        if self.head.front.sleep.load(Relaxed) != CLOSED {
+            return self.ring();
+        }
+        self.await_closing();
+        if !self.is_marked(client) {
+            self.dismiss(client);
+        }
+    }
+
+    /// Whether a worker without the turn runs this client's request. Acquire: it has answered before it cleared the
+    /// mark. Once no worker has the turn any more, no mark is set any more.
+    fn is_marked(&self, client: u32) -> bool {
+        self.busy[(client / EACH) as usize].load(Acquire) & mark(client) != 0
     }
 
     /// Answers "moved" to the client of a closed server, if it has posted a request.
@@ -451,7 +467,8 @@ impl<'m, M: Machine> Server<'m, M> {
     fn shut(&self) {
         self.head.front.sleep.swap(CLOSED, AcqRel);
         M::heavy_fence();
-        self.each_client(|client| {
+        // Of all clients: one may be out of the range (see `names`), and nobody looks again.
+        self.each_client_of(self.live.len(), |client| {
             self.dismiss(client);
             false
         });

@@ -167,6 +167,14 @@ impl<M: Machine> CstRwState<M> {
         !self.base.is_closed() && side.enter(|| self.base.is_closed_acquire())
     }
 
+    /// As [`enter`](Self::enter), for a reader that passes waiting writers: it respects no bar.
+    fn enter_again(&self, side: Counters<M>) -> bool {
+        if self.counts_centrally() {
+            return self.enter_base();
+        }
+        !self.base.is_written() && side.enter(|| self.base.is_written_acquire())
+    }
+
     /// The release if the side block is in use.
     #[inline(never)]
     fn leave_distributed(&self) {
@@ -197,7 +205,7 @@ impl<M: Machine> CstRwState<M> {
     fn read_again(&self, side: Counters<M>, until: Option<Deadline>) -> bool {
         let mut nap = BREAK;
         while !matches!(side.state().load(Relaxed), WRITTEN | FOLDED) {
-            if side.pass() || self.enter() {
+            if side.pass() || self.enter_again(side) {
                 return true;
             }
             let moved = || side.own().is_none_or(|_| side.is_own_full()) && !self.base.is_written();

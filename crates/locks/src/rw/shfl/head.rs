@@ -148,6 +148,11 @@ impl<M: Machine> ShflRwState<M> {
     /// Raises the bars that this head may raise. Returns whether it may raise one. `awake`: it will poll, and readers
     /// are in its way.
     fn bar_if_due(&self, want: Want, node: &Node<M>, awake: bool) -> bool {
+        self.raise_due_bars(want, node, awake) != 0
+    }
+
+    /// The same. Returns the bars.
+    fn raise_due_bars(&self, want: Want, node: &Node<M>, awake: bool) -> u32 {
         let overdue = waited(node) >= M::tunables().bound_us;
         let bars = match want {
             Want::Read(_) if overdue => BAR_WRITERS,
@@ -161,7 +166,7 @@ impl<M: Machine> ShflRwState<M> {
         if bars != 0 && self.count.fetch_or(bars, Relaxed) & bars != bars && overdue {
             M::trace(Event::RwBarred);
         }
-        bars != 0
+        bars
     }
 
     /// Polls the counter, and shuffles meanwhile. Returns whether the lock was won; then the bars are down.
@@ -204,15 +209,21 @@ impl<M: Machine> ShflRwState<M> {
         if left.is_none() {
             note_asleep::<M>(me); // Until it is overdue, it wakes up by itself.
         }
-        if left.is_some() && want == Want::Write(Writer::Fair) {
+        let bars = if left.is_some() && want == Want::Write(Writer::Fair) {
             self.count.fetch_and(!BARS, Relaxed);
+            0
         } else {
-            self.bar_if_due(want, node, false);
-        }
+            self.raise_due_bars(want, node, false)
+        };
         // The kernel compares the counter with `seen`; all of this is one word. Release: see `wake_up`. Acquire: if
         // this head was evicted, and its evictor has looked for SLEEPER already (`rouse_evicted`), it sees that here.
         let seen = self.count.fetch_or(SLEEPER, AcqRel) | SLEEPER;
-        if want.could(seen) || node.state.load(Relaxed) == state::EVICTED {
+        if node.state.load(Relaxed) == state::EVICTED {
+            self.call_head(); // The bars that were taken down here may have been the next head's.
+            return true;
+        }
+        // Another thread may have taken the bars down by now.
+        if want.could(seen) || seen & bars != bars {
             return true;
         }
         let limit = left.map_or(until, |left| Some(M::sooner(left, until)));

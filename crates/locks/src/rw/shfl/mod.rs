@@ -48,7 +48,7 @@
 //! | bit | set by | cleared by | meaning |
 //! |---|---|---|---|
 //! | [`WRITER`] | a thread that acquires for writing | its release | held for writing |
-//! | [`BAR_READERS`] | a writer at the head | the head, when it has the lock, leaves, or sleeps; a thread that finds it stale | new readers stay out |
+//! | [`BAR_READERS`] | a writer at the head; one that leaves, for the next | the head, when it has the lock, leaves, or sleeps; a thread that finds it stale | new readers stay out |
 //! | [`BAR_WRITERS`] | the head, overdue | the same | new writers stay out |
 //! | [`SLEEPER`] | the head, before it sleeps on `count`; a writer that has moved it there | the release that wakes the head; the head, awake | the thread that makes the lock free, or free of readers, wakes the head |
 //! | [`WOKEN`] | the release that wakes the head | the head, awake | the head was woken and has not run since: it needs no other wake-up, but it may be frozen |
@@ -96,8 +96,9 @@
 //! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that
 //!    `count` has changed.
 //! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored. A
-//!    thread that takes down flags that may be those of another head (it was evicted; or there was no head, or an idle
-//!    one, when it looked) wakes all that sleep on `count`: the head then sets them again.
+//!    thread may take down flags of a head that it does not know: it was evicted and goes on; or it saw no head, or an
+//!    idle one. Then it wakes all that sleep on `count`, and that head sets them again. A head does not fall asleep
+//!    without its bars.
 //! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the
 //!    lock, and before it sleeps again. If it leaves without the lock, it wakes another one.
 //!
@@ -281,6 +282,12 @@ impl<M: Machine> ShflRwState<M> {
     #[inline]
     pub(crate) fn is_written(&self) -> bool {
         is_written(self.count.load(Relaxed))
+    }
+
+    /// The same. If not, the last writer has finished with the lock.
+    #[inline]
+    pub(crate) fn is_written_acquire(&self) -> bool {
+        is_written(self.count.load(Acquire))
     }
 
     /// Whether new readers stay out: a thread holds the lock for writing, or one that waits has raised the bar.

@@ -278,7 +278,7 @@ impl<M: Machine> ShflRwState<M> {
 
     /// Wakes the head if it sleeps on the counter: flags that it relies on may have been taken down. It sets them
     /// again, or finds the lock free.
-    fn call_head(&self) {
+    pub(super) fn call_head(&self) {
         M::wake(&raw const self.count, u32::MAX);
     }
 
