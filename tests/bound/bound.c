@@ -7,23 +7,28 @@
  * Every bound supposes that a thread which is woken runs, and who does not may lose its turn. So each thread looks for
  * how long it was ready to run, and had no CPU, since it last held the lock; and a thread on each CPU looks how late it
  * is woken. A wait during which the machine was late is left out.
+ *
+ * `interrupted`: the others sleep in their sections, and a timer sends the waiting thread a signal every few
+ * milliseconds, as profilers do. Its handler does nothing. Who sleeps in the kernel loses its place there each time.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 /* A hundredth of the bound of a millisecond, to a hundred times as long. */
-enum { SHORTEST_US = 10, LONGEST_US = 100000, WHILE_US = 4000, SECTIONS = 6, TICK_US = 1000 };
+enum { SHORTEST_US = 10, LONGEST_US = 100000, WHILE_US = 4000, SECTIONS = 6, TICK_US = 1000, SIGNALS_US = 7000 };
 /* A machine that is later than this is late. */
 enum { LATE_US = 12000 };
 /* Waits in vain, for each that is wanted: then those that could be judged are enough, if there is one. If there is none
@@ -36,7 +41,7 @@ enum { PASSED_OVER = 1000 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static int (*lock_it)(void), (*want_it)(void), (*unlock_it)(void);
-static bool sleeps;
+static bool sleeps, is_interrupted;
 static uint32_t seed = 1;
 static atomic_bool over;
 /* Since somebody wrote 0: */
@@ -176,6 +181,24 @@ static void *take_again_and_again(void *number)
 
 /* ---- The one who waits ---- */
 
+static void do_nothing(int signal)
+{
+    (void)signal;
+}
+
+/* From now on this thread is interrupted again and again. */
+static void be_interrupted(void)
+{
+    struct sigaction action = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    struct itimerspec when = {.it_value.tv_nsec = SIGNALS_US * 1000, .it_interval.tv_nsec = SIGNALS_US * 1000};
+    timer_t timer;
+    event._sigev_un._tid = syscall(SYS_gettid);
+    must(sigaction(SIGUSR1, &action, NULL) ? errno : 0, "sigaction");
+    must(timer_create(CLOCK_MONOTONIC, &event, &timer) ? errno : 0, "timer_create");
+    must(timer_settime(timer, 0, &when, NULL) ? errno : 0, "timer_settime");
+}
+
 /* As under a lock that lets others pass: what must be found. */
 static int lock_passed_over(void)
 {
@@ -202,7 +225,7 @@ static bool want_once(int round)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bound mutex|passed-over|writer|reader THREADS sleep|compute WAITS [SEED]\n");
+    fprintf(stderr, "usage: bound mutex|passed-over|writer|reader THREADS sleep|compute|interrupted WAITS [SEED]\n");
     return 2;
 }
 
@@ -215,7 +238,8 @@ static bool understood(int count, char **arguments)
     lock_it = is_mutex ? lock_mutex : lock_to_write;
     want_it = reads ? lock_to_read : passed_over ? lock_passed_over : lock_it;
     unlock_it = is_mutex ? unlock_mutex : unlock_rw;
-    sleeps = strcmp(arguments[3], "sleep") == 0;
+    is_interrupted = strcmp(arguments[3], "interrupted") == 0;
+    sleeps = is_interrupted || strcmp(arguments[3], "sleep") == 0;
     seed = count == 6 ? strtoul(arguments[5], NULL, 0) : (uint32_t)now_us();
     return sleeps || strcmp(arguments[3], "compute") == 0;
 }
@@ -234,6 +258,7 @@ int main(int count, char **arguments)
     for (long cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &cpus))
             must(pthread_create(&tickers[tickers_made++], NULL, tick, (void *)cpu), "pthread_create");
+    if (is_interrupted) be_interrupted();
     for (long last_us = now_us() + LAST_S * 1000000L; judged < waits && now_us() < last_us;) {
         if (want_once(judged + left_out))
             judged++;

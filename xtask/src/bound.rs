@@ -9,7 +9,7 @@
 //!
 //! The task runs every lock whose `fair` says *bounded*, with every way of waiting that fits more threads than CPUs;
 //! and a thread that others pass over, which it must detect. With a readers-writer lock, the waiting thread is a
-//! writer, or a reader.
+//! writer, or a reader. In some runs signals interrupt it all the time.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,6 +32,8 @@ const OTHERS: [u64; 3] = [2, 3, 8];
 const OTHER_POLLS: [u64; 1] = [1];
 /// What holders do in their sections.
 const DO: [&str; 2] = ["sleep", "compute"];
+/// They sleep, and signals interrupt the thread that waits: with this many others, instead of the first.
+const INTERRUPTED: (&str, u64) = ("interrupted", 3);
 /// Allowed for each section besides its length, and for the whole wait, in microseconds.
 const EACH_US: u64 = 1_000;
 const BESIDE_US: u64 = 100_000;
@@ -165,6 +167,7 @@ fn runs(options: &Options) -> Result<Vec<Run>> {
         let waiting: &[&str] = if is_rw { &["writer", "reader"] } else { &["mutex"] };
         let others: &[u64] = if lock.ends_with("wait=spin") { &OTHER_POLLS } else { &OTHERS };
         for (&others, does) in others.iter().flat_map(|others| DO.map(|does| (others, does))) {
+            let does = if does == DO[0] && others == INTERRUPTED.1 { INTERRUPTED.0 } else { does };
             runs.extend(waiting.iter().map(|waits| Run { lock: lock.clone(), waits, others, does }));
         }
     }

@@ -11,7 +11,7 @@
 //! A reading counts only if it was so short that the thread was not preempted during it ([`LONGEST_READING`]). A rate
 //! counts only if a real counter can have it. If the counter is ever seen to disagree with the kernel's clock, it is
 //! never used again. That happens after a suspend that reset it, or after a move to another host. The check is made
-//! with each deadline, when the kernel's time is known anyway ([`still_agrees`]).
+//! with each deadline on `CLOCK_MONOTONIC`, when the kernel's time is known anyway ([`still_agrees`]).
 
 use core::sync::atomic::{
     AtomicU64,
@@ -51,8 +51,8 @@ struct Reading {
     ticks: u64,
 }
 
-/// Nanoseconds of a clock that never jumps, except by the few microseconds of a reading's error. Callers use saturating
-/// subtraction.
+/// Nanoseconds of a clock that jumps only by the few microseconds of a reading's error, and once at most by any time: when
+/// the counter is given up. [`since`] allows for both.
 #[inline]
 pub fn now() -> u64 {
     // Acquire pairs with the Release in `calibrate`: a thread that sees the rate also sees the bases.
@@ -61,6 +61,19 @@ pub fn now() -> u64 {
         NO_COUNTER => kernel_now(libc::CLOCK_MONOTONIC),
         rate => counted(base(), ticks(), rate),
     }
+}
+
+/// How long (ns) ago `begun` was, which [`now`] said. For ever, if it is well in the future: the counter was given up
+/// since, and no thread should wait on because of what it said.
+#[inline]
+pub fn since(begun: u64) -> u64 {
+    between(begun, now())
+}
+
+/// [`since`], at the time `now`.
+#[inline]
+pub fn between(begun: u64, now: u64) -> u64 {
+    now.checked_sub(begun).unwrap_or(if begun - now <= APART_NS { 0 } else { u64::MAX })
 }
 
 /// Whether the process may read the counter. A program may have forbidden it (`PR_SET_TSC`) to itself and its children.
@@ -113,7 +126,7 @@ pub fn ns_per_tick() -> Option<f64> {
     loop {
         match RATE.load(Relaxed) {
             NO_COUNTER => return None,
-            0 if now().saturating_sub(begun) > PATIENCE * SETTLE_NS => return None,
+            0 if since(begun) > PATIENCE * SETTLE_NS => return None,
             0 => sys::nap(1_000),
             rate => return Some(rate as f64 / (1_u64 << 32) as f64),
         }
@@ -330,6 +343,13 @@ mod tests {
         );
         // The counter was reset.
         assert!(!still_agrees(BASE, now, counted(BASE, 0, 1 << 31)));
+    }
+
+    #[test]
+    fn a_time_in_the_future_was_long_ago() {
+        assert_eq!((between(7, 7), between(7, 9)), (0, 2));
+        assert_eq!(between(APART_NS, 0), 0, "a reading's error");
+        assert_eq!(between(APART_NS + 1, 0), u64::MAX, "the counter was given up");
     }
 
     #[test]

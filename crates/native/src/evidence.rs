@@ -53,7 +53,7 @@ pub fn poll(word: &AtomicU32, beside: &AtomicU32, micros: u32, mut look: impl Fn
             Look::End { .. } => return true,
             Look::Again { pause, .. } => {
                 looks = looks.wrapping_add(1);
-                if looks.is_multiple_of(CLOCK_EVERY) && clock::now().saturating_sub(begun) >= most {
+                if looks.is_multiple_of(CLOCK_EVERY) && clock::since(begun) >= most {
                     return false;
                 }
                 for _ in 0..pause {

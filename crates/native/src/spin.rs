@@ -43,7 +43,7 @@ pub fn note_wake() {
 /// Notes that the calling thread has just been woken. (If another wake-up came between, the sample is too small; the
 /// smoothing tolerates that.)
 pub fn note_woken() {
-    let took = clock::now().saturating_sub(LAST_WAKE.load(Relaxed));
+    let took = clock::since(LAST_WAKE.load(Relaxed));
     if took < WAKE_MAX_NS {
         evidence::note_woken(took as u32);
         let before = WAKE_NS.load(Relaxed);
@@ -72,7 +72,7 @@ pub fn crowded() -> bool {
         0 => count_cpus(),
         counted => counted,
     };
-    cpus <= 2 || clock::now().saturating_sub(LAST_PREEMPTED.load(Relaxed)) < CROWD
+    cpus <= 2 || clock::since(LAST_PREEMPTED.load(Relaxed)) < CROWD
 }
 
 /// See [`Waiting::spin_until`](flashlock_locks::machine::Waiting::spin_until).
@@ -108,7 +108,7 @@ fn contend(word: &AtomicU32, order: Ordering, mut done: impl FnMut(u32) -> bool)
     let begun = clock::now();
     let learned = thread::contention();
     let away = learned.stay_away(begun);
-    while away.is_some_and(|away| clock::now().saturating_sub(begun) < away) {
+    while away.is_some_and(|away| clock::since(begun) < away) {
         spin_loop();
     }
     let seen = word.load(order);
@@ -218,8 +218,8 @@ impl Wait {
     #[inline]
     fn look(&mut self, mut offers: impl FnMut()) -> Option<u64> {
         let now = clock::now();
-        let waited = now.saturating_sub(self.start);
-        let preempted = now.saturating_sub(self.last) > PREEMPTED_NS;
+        let waited = clock::between(self.start, now);
+        let preempted = clock::between(self.last, now) > PREEMPTED_NS;
         self.last = now;
         if preempted {
             LAST_PREEMPTED.store(now, Relaxed);

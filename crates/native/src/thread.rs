@@ -146,8 +146,11 @@ pub fn id() -> u32 {
 
 #[cold]
 fn ask_id() -> u32 {
+    // The epoch first: if a signal handler forks before the store, the child stores an epoch of the past, and asks
+    // again.
+    let epoch = epoch::current();
     let id = known_or_place(sys::gettid());
-    LOCAL.with(|local| local.id.store(u64::from(epoch::current()) << 32 | u64::from(id), Relaxed));
+    LOCAL.with(|local| local.id.store(u64::from(epoch) << 32 | u64::from(id), Relaxed));
     id
 }
 

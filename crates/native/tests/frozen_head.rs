@@ -1,4 +1,5 @@
-//! `flash`: sleepers of whom some have had their turn do not rely on a head that has stopped.
+//! `flash`: sleepers do not rely on a head that has stopped: neither if some of them have had their turn, nor if
+//! signals interrupt them all the time.
 
 use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::Arc;
@@ -33,15 +34,23 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+/// A signal handler that only interrupts.
+extern "C" fn interrupt(_: libc::c_int) {}
+
 #[test]
 fn the_last_sleeper_goes_on_when_all_others_stop_after_some_turns() {
-    // SAFETY: the handler sleeps and uses atomics, which a handler may do.
-    unsafe { libc::signal(libc::SIGUSR1, stop as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    for (signal, handler) in [(libc::SIGUSR1, stop as extern "C" fn(libc::c_int)), (libc::SIGUSR2, interrupt)] {
+        // SAFETY: the handlers sleep and use atomics, which a handler may do.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
     // Whether the head is among those that stop is a matter of luck.
-    (0..5).for_each(|_| stop_all_but_the_last());
+    for is_interrupted in [false, true].repeat(5) {
+        stop_all_but_the_last(is_interrupted);
+    }
 }
 
-fn stop_all_but_the_last() {
+/// `is_interrupted`: the last one gets a signal each millisecond.
+fn stop_all_but_the_last(is_interrupted: bool) {
     THAW.store(false, SeqCst);
     let lock = Arc::new(Raw::<Native, Flash>::FREE);
     let had: Arc<[AtomicBool; WAITERS]> = Arc::default();
@@ -74,7 +83,13 @@ fn stop_all_but_the_last() {
     }
     // SAFETY: as above.
     unsafe { lock.unlock() };
-    wait_for("the last sleeper has its turn", || had[WAITERS - 1].load(SeqCst));
+    wait_for("the last sleeper has its turn", || {
+        if is_interrupted {
+            // SAFETY: the thread is not joined before this returns true.
+            unsafe { libc::pthread_kill(waiters[WAITERS - 1].as_pthread_t(), libc::SIGUSR2) };
+        }
+        had[WAITERS - 1].load(SeqCst)
+    });
     THAW.store(true, SeqCst);
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
 }

@@ -211,7 +211,7 @@ pub(crate) fn grants_a_sleeper(access: &mut Access<'_>) -> Instead {
 
 /// A thread that has moved the waiters of a broadcast wakes none of them.
 pub(crate) fn adopts_without_a_look(access: &mut Access<'_>) -> Instead {
-    if access.is(CALLS, Op::Wake) && *access.mark == ADOPTS { Nothing } else { AsTold }
+    if access.is(Field::NodeState, Op::Wake) && *access.mark == ADOPTS { Nothing } else { AsTold }
 }
 
 /// A forked child forgets the head that was granted the lock, but not that the lock is held.

@@ -74,6 +74,12 @@ pub fn first_look<M: Machine>(sleepers: u32) -> u32 {
     sleepers.saturating_mul(M::tunables().bound_us.saturating_mul(BEYOND_TURN)).max(SLEEPER_LOOKS)
 }
 
+/// How long one of this many sleepers sleeps at most after a signal has interrupted it: then it has lost its place, and
+/// should notice its turn soon.
+pub fn soonest_look<M: Machine>(sleepers: u32) -> u32 {
+    sleepers.saturating_mul(M::tunables().bound_us).max(SLEEPER_LOOKS)
+}
+
 /// After how many steps a waiter that found the lock free looks again before it takes it.
 ///
 /// If it takes the lock, the line travels here, and back to the thread that released it, which may be about to take the

@@ -20,7 +20,7 @@
 //! inner lock is the *standby thread*: the only waiter that contends for the word again. The head of `flash` does what
 //! the standby thread does, with four differences:
 //! 1. **No inner lock**, so no queue nodes. All other waiters sleep on one futex word (`calls`), and the kernel wakes
-//!    them in the order of their arrival. A head that has had the lock wakes one of them in its release: it *calls* a
+//!    them in the order of their arrival (threads with real-time priorities before others). A head that has had the lock wakes one of them in its release: it *calls* a
 //!    sleeper, which becomes the next head.
 //! 2. **A called sleeper may come late.** If it gets no CPU for `bound=`, another one is called, and the first of them
 //!    that runs becomes the head. The others contend as well, as *extra* heads, which call no sleeper.
@@ -76,6 +76,7 @@
 //! that was woken, or that offered its CPU, runs after at most d. The arriving thread polls and offers its CPU for at
 //! most d'. It has the lock after at most **(n + 2) · (2 s + T + d) + d'**, if
 //! - woken threads run, and the threads before it do not stop;
+//! - none of the others has a real-time priority, unless it has one, too: the kernel wakes those first;
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
@@ -83,11 +84,11 @@
 //! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one
 //! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
 //! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
-//! itself before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim `Bounded`) with random
+//! itself, or by a signal, before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim `Bounded`) with random
 //! n and s; `cargo xtask bound` measures it natively.
 //!
-//! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after a quarter
-//! of a second.
+//! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after half a
+//! second.
 //!
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
@@ -319,10 +320,10 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
     /// The waiters of a broadcast become sleepers, and are called one after another. Each is counted before it is
     /// moved.
     ///
-    /// At the end one of them is woken, and sleeps again, behind the others, with a timer. The ones that were moved
-    /// asleep have no timer, so they could not notice a head that does not run. The woken one also takes the place of
-    /// the head if that is free: a call that came before they were moved has woken none of them. So if there was no
-    /// head, two are woken. A single waiter need not be moved.
+    /// The first is not moved but woken. It sleeps again, behind the others, with a timer. The ones that were moved
+    /// asleep have no timer, so they could not notice a head that does not run. The first also takes the place of the
+    /// head if that is free: a call that came before they were moved has woken none of them. So if there was no head,
+    /// the second is woken, too. A single waiter need not be moved.
     unsafe fn take_over(word: &M::Word, queue: &FlashQueue<M>, chain: Chain) {
         let lock = Lock::<M> { word, queue };
         lock.settle();
@@ -332,14 +333,19 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
         }
         let calls: *const M::Word = &raw const queue.calls;
         let claim = chain.claim_on_first::<M>();
-        let had_head = lock.enlist();
-        M::requeue(chain.first().node::<M>(), calls);
+        let mut wakes_second = !lock.enlist();
         chain.park_followers::<M>(|follower| {
             lock.enlist();
-            M::requeue(follower, calls);
+            if core::mem::take(&mut wakes_second) {
+                M::wake(&raw const follower.state, 1);
+            } else {
+                M::requeue(follower, calls);
+            }
         });
+        // It may have slept since before it was claimed. If it sleeps again as one that is claimed, the next line wakes
+        // it.
+        M::wake(&raw const chain.first().node::<M>().state, 1);
         chain.park_first::<M>(claim);
-        wake::<M>(calls, if had_head { 1 } else { 2 });
     }
 
     unsafe fn acquire_adopted(word: &M::Word, queue: &FlashQueue<M>, me: Handle) {

@@ -23,6 +23,10 @@ impl<M: Machine> Lock<'_, M> {
     /// held -> free; or handed to the head, if it has asked.
     pub(super) fn release_special(&self) {
         self.settle();
+        // Released by a thread that does not hold it: nothing happens. Relaxed: a holder sees its own value.
+        if self.word.load(Relaxed) == FREE {
+            return;
+        }
         if self.state() & TIMED != 0 {
             self.end_timing();
         }
@@ -106,5 +110,26 @@ impl<M: Machine> Lock<'_, M> {
         }
         self.queue.turn.store(turn::at(seen, now), Relaxed); // Relaxed: the holder's own.
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::bench::{Bench, Plain};
+    use crate::mutex::flash::FlashQueue;
+    use crate::mutex::flash::state::GRANT;
+    use crate::parts::zeroed::Zeroed as _;
+
+    /// It would be granted to the head, though another thread may take the free word.
+    #[test]
+    fn a_free_lock_is_not_handed_over() {
+        for (word, granted) in [(FREE, 0), (HELD, GRANT)] {
+            let (word, queue) = (Plain::new(word), FlashQueue::<Bench>::zeroed());
+            let lock = Lock { word: &word, queue: &queue };
+            lock.update(|_| HEAD | HANDOFF);
+            lock.release_special();
+            assert_eq!(lock.state() & GRANT, granted);
+        }
     }
 }

@@ -9,16 +9,16 @@
 //! becomes an extra head if a thread that was about to sleep has taken the place.
 //!
 //! Extra heads contend in no order, so there should be few. A sleeper becomes one if it was woken, not merely about to
-//! sleep or interrupted by a signal, and there was a call since it fell asleep. Apart from calls, only a broadcast
-//! (once) wakes sleepers.
+//! sleep, and there was a call since it fell asleep. Only calls wake sleepers.
 //!
 //! **If sections are long**, a sleeper gets up by itself (see below) before its turn, and loses its place in the
-//! kernel's order. From then on it counts: when as many sleepers were called as there were when it came, it becomes an
-//! extra head. It gets up when that should be so, as far as the calls until then tell.
+//! kernel's order. So does a sleeper that is interrupted by a signal. From then on it counts: when as many sleepers
+//! were called as there were when it came, it becomes an extra head. It gets up when that should be so, as far as the
+//! calls until then tell.
 //!
 //! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
-//! itself, at a time by which its turn should have come, and later after twice as long each time. It checks whether
-//! there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
+//! itself, at a time by which its turn should have come, and later after twice as long each time. Signals do not put
+//! that off. It checks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
 //! ([`Special::is_there`](crate::machine::Special::is_there)). Then it only reads, unless what it reads is a lock whose
 //! head does not wait for a release. In that case it becomes a second head. When it goes back to sleep, the memory may
 //! have become something else, too, so that `calls` looks as if there had been a call.
@@ -30,17 +30,20 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
 use crate::mutex::flash::arrival::{Place, Role};
-use crate::mutex::flash::evidence::first_look;
+use crate::mutex::flash::evidence::{first_look, soonest_look};
 use crate::mutex::flash::head::{First, is_late};
 use crate::mutex::flash::state::{
-    EPOCH, EPOCH_AT, GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, count, is_full, is_idle, is_waited_for,
-    without_sleeper,
+    EPOCH, EPOCH_AT, GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, after_stale_grant, count, is_full,
+    is_idle, is_waited_for, without_sleeper,
 };
 use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::flash::{AWAITED, FREE};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
 use crate::parts::naps::stay_away;
+
+/// No page is smaller.
+const SMALLEST_PAGE: usize = 4096;
 
 /// When a sleeper came, before it was counted: then it knows all calls since, and whether it is in a forked child.
 #[derive(Clone, Copy)]
@@ -51,6 +54,32 @@ struct Came {
     began: u32,
     /// What `calls` was.
     calls: u32,
+}
+
+/// When a sleeper gets up by itself. Fixed when it is set: a sleeper that is woken or interrupted before that time, and
+/// sleeps again, does not begin anew.
+#[derive(Clone, Copy)]
+struct Alarm {
+    /// In µs.
+    set: u32,
+    /// For how long (µs) after that it sleeps.
+    nap: u32,
+}
+
+impl Alarm {
+    fn after<M: Machine>(nap: u32) -> Self {
+        Self { set: M::micros(), nap }
+    }
+
+    /// The rest of the nap.
+    fn left<M: Machine>(self) -> u32 {
+        self.nap.saturating_sub(M::micros().wrapping_sub(self.set))
+    }
+
+    /// Brings it forward, if it would ring later than in so many µs.
+    fn not_after<M: Machine>(self, micros: u32) -> Self {
+        if self.left::<M>() > micros { Self::after::<M>(micros) } else { self }
+    }
 }
 
 /// Where a sleeper came.
@@ -112,9 +141,10 @@ impl<M: Machine> Lock<'_, M> {
     fn sleep(&self, came: Came, until: Option<Deadline>) -> Result<(), TimedOut> {
         let sleepers = count(self.state());
         let (line, mut nap) = (Line { came, sleepers }, first_look::<M>(sleepers));
+        let mut alarm = Alarm::after::<M>(nap);
         let (mut calls, mut expected) = (came.calls, came.calls);
         loop {
-            let unparked = park::<M>(&self.queue.calls, expected, Some(M::sooner(nap, until)));
+            let unparked = park::<M>(&self.queue.calls, expected, Some(M::sooner(alarm.left::<M>(), until)));
             expected = calls;
             let mut passed_over = false;
             match unparked {
@@ -128,30 +158,38 @@ impl<M: Machine> Lock<'_, M> {
                     continue;
                 }
                 Unparked::Woken | Unparked::Changed => {}
-                Unparked::Interrupted => continue, // If there was a call since, it does not sleep.
+                // It has lost its place. If there was a call since, it does not sleep.
+                Unparked::Interrupted => match self.is_there().then(|| self.turn_in(&line)).flatten() {
+                    Some(0) => passed_over = true,
+                    turn => {
+                        alarm = alarm.not_after::<M>(turn.unwrap_or_else(|| soonest_look::<M>(sleepers)));
+                        continue;
+                    }
+                },
                 Unparked::Gone => return Err(stay_away::<M>(until)),
                 Unparked::TimedOut => {
-                    let (is_late, is_there) = (is_late::<M>(until), M::is_there(&self.queue.calls));
+                    let (is_late, is_there) = (is_late::<M>(until), self.is_there());
                     if is_late {
                         return if is_there && self.may_be(&line) { self.leave() } else { Err(TimedOut) };
                     }
                     let longer = nap.saturating_mul(2);
-                    nap = longer;
+                    nap = if is_there { longer.max(first_look::<M>(count(self.state()))) } else { longer };
+                    alarm = Alarm::after::<M>(nap);
                     if !is_there {
                         continue;
                     }
-                    nap = nap.max(first_look::<M>(count(self.state())));
                     let called = !is_same_call(self.queue.calls.load(Relaxed), calls);
                     match self.turn_in(&line) {
                         Some(0) => passed_over = true,
                         Some(micros) if called => {
-                            nap = nap.min(micros);
+                            (nap, alarm) = (nap.min(micros), alarm.not_after::<M>(micros));
                             continue;
                         }
                         // Nobody was called since: the head may not run.
                         _ if self.seems_idle(calls) => {}
                         Some(micros) => {
-                            nap = nap.min(micros.max(longer));
+                            let micros = micros.max(longer);
+                            (nap, alarm) = (nap.min(micros), alarm.not_after::<M>(micros));
                             continue;
                         }
                         None => continue,
@@ -161,15 +199,22 @@ impl<M: Machine> Lock<'_, M> {
             let now = self.queue.calls.load(Acquire);
             let uncalled = is_same_call(now, calls);
             let called = unparked == Unparked::Woken && !uncalled || passed_over;
-            if let Some(place) = self.take_place(uncalled, called) {
+            if let Some(place) = self.take_place(uncalled && unparked == Unparked::TimedOut, called) {
                 return self.contend_as_head(place, until, First::Polls);
             }
             if uncalled && self.take_stale_grant() {
-                self.update(without_sleeper);
+                self.update(after_stale_grant);
                 return Ok(());
             }
             (calls, expected) = (now, now);
         }
+    }
+
+    /// Whether there is memory where the lock was: both of its ends.
+    fn is_there(&self) -> bool {
+        let (first, last) = (self.word, &self.queue.calls);
+        let page = |word: &M::Word| (&raw const *word).addr() / SMALLEST_PAGE;
+        M::is_there(last) && (page(first) == page(last) || M::is_there(first))
     }
 
     /// [`Lock::sleep`] for a sleeper that a broadcast has moved here, and that is counted.
@@ -189,21 +234,22 @@ impl<M: Machine> Lock<'_, M> {
     /// In a child that a handler has forked: whether the lock is there, and its waiters are still those of the process
     /// in which this thread came, or have been forgotten since.
     fn was_of(&self, process: u32) -> bool {
-        M::is_there(&self.queue.calls) && {
+        self.is_there() && {
             let (word, state) = (self.word.load(Relaxed), self.state());
             word <= AWAITED && [process, M::epoch()].iter().any(|epoch| state & EPOCH == epoch << EPOCH_AT & EPOCH)
         }
     }
 
-    /// Takes the place of the head, if it is free, or if there was no call and the head does not wait for a release. A
-    /// sleeper that was called, but finds the place taken, becomes an extra head: otherwise it would sleep again,
-    /// behind all others. Returns which place it has; then it is no longer counted.
-    fn take_place(&self, uncalled: bool, called: bool) -> Option<Place> {
+    /// Takes the place of the head, if it is free, or if the sleeper waited in `vain` (for all of its nap, without a
+    /// call) and the head does not wait for a release. A sleeper that was called, but finds the place taken, becomes an
+    /// extra head: otherwise it would sleep again, behind all others. Returns which place it has; then it is no longer
+    /// counted.
+    fn take_place(&self, vain: bool, called: bool) -> Option<Place> {
         loop {
             let seen = self.state();
             let (place, new) = if seen & TRANSIT != 0 {
                 (Place::Own, without_sleeper(seen) & !TRANSIT | HEAD)
-            } else if uncalled && is_idle(self.word.load(Relaxed), seen) {
+            } else if vain && is_idle(self.word.load(Relaxed), seen) {
                 (Place::Own, without_sleeper(seen) & !PASS | HEAD)
             } else if called {
                 (Place::Extra, after_sleeper(seen))

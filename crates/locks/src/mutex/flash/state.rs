@@ -103,6 +103,13 @@ pub fn after_sleeper(state: u32) -> u32 {
     if has_sleepers(left) || left & PASS == 0 { left } else { left & !(PASS | HEAD) }
 }
 
+/// The state after a sleeper has taken the lock that was granted to a head that does not run. If that head has passed
+/// its place on meanwhile, the sleeper has the place now: there may be no other sleeper for it.
+pub fn after_stale_grant(state: u32) -> u32 {
+    let left = without_sleeper(state);
+    if left & TRANSIT == 0 { left } else { after_head(left & !TRANSIT) }
+}
+
 /// The state after the head has left without the lock.
 pub fn after_resigning(state: u32) -> u32 {
     let left = state & !HANDOFF;
@@ -171,15 +178,18 @@ pub mod turn {
         turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
     }
 
-    /// How long ago (µs) that time is, if it is less than half a second ([`OLDEST`]). 0 if it is in the future:
-    /// another thread's clock may be a little ahead.
+    /// How far (units) another thread's clock may be ahead: 4 ms.
+    const AHEAD: u32 = 256;
+
+    /// How long ago (µs) that time is, if it is less than a second ([`OLDEST`]). 0 if it is a little in the future.
     pub fn age(turn: u32, micros: u32) -> u32 {
         let age = (micros / UNIT).wrapping_sub(turn) % ONE;
-        if age < ONE / 2 { age * UNIT } else { 0 }
+        if age < ONE - AHEAD { age * UNIT } else { 0 }
     }
 
-    /// The highest age (µs) that can be told.
-    pub const OLDEST: u32 = (ONE / 2 - 1) * UNIT;
+    /// The highest age (µs) that can be told. Later the same ages come again: one that grows is below a limit for that
+    /// limit and 4 ms of each 1.05 s.
+    pub const OLDEST: u32 = (ONE - AHEAD - 1) * UNIT;
 }
 
 /// The two pieces of state of one lock.
@@ -351,7 +361,11 @@ mod tests {
         }
         assert_eq!(turn::age(seen, 5_001_600), 1_600);
         assert_eq!(turn::age(turn::at(0, u32::MAX), 159), 160, "the clock wraps");
-        assert_eq!(turn::age(turn::at(0, 5_000_016), 5_000_000), 0, "a clock that is ahead");
+        for ahead in [16, 4_000] {
+            assert_eq!(turn::age(turn::at(0, 5_000_000 + ahead), 5_000_000), 0, "a clock that is ahead");
+        }
+        let blind = (0..5_000_000).step_by(1_000).filter(|&age| turn::age(turn::at(0, 0), age) < 25_000).count();
+        assert!(blind <= 25 + 4 * (25 + 5), "stale for all but 29 ms of each 1.05 s: {blind}");
         assert_eq!(turn::age(turn::at(0, 5_000_000), 5_000_000 + turn::OLDEST), turn::OLDEST);
     }
 
@@ -362,6 +376,9 @@ mod tests {
         assert_eq!(after_resigning(HEAD | HANDOFF), 0);
         assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
         assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
+        assert_eq!(after_stale_grant(HEAD | TRANSIT | SLEEPER), 0, "there is no sleeper left for the place");
+        assert_eq!(after_stale_grant(HEAD | TRANSIT | 2 * SLEEPER), HEAD | PASS | SLEEPER);
+        assert_eq!(after_stale_grant(HEAD | SLEEPER), HEAD, "the head's place");
     }
 
     #[test]
