@@ -118,7 +118,7 @@ const RCL_FUNCTION: &str = "flashlock_post_and_answer";
 
 /// How many atomic instructions and fences a section takes if one servicing thread runs it and no thread sleeps.
 fn rcl() -> Result<u64> {
-    workspace::build(&["--example", RCL_PROGRAM])?;
+    workspace::build()?;
     let program = workspace::path("target/release/examples").join(RCL_PROGRAM);
     let program = workspace::require(program, "its build succeeded, so its name has changed")?;
     let text = disassembly(&program)?;
@@ -212,7 +212,8 @@ fn executed(pair: &Path, under: &Under, claim: &Claim, atomic: &HashSet<u64>) ->
 
 /// How many for each call, except for a few at the start.
 fn whole(sum: u64, calls: u64) -> Result<u64> {
-    if sum % calls > calls / 20 {
+    const FEW: u64 = 20;
+    if sum % calls > FEW {
         bail!("not a whole number for each call");
     }
     Ok(sum / calls)

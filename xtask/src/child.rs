@@ -67,6 +67,9 @@ pub(crate) struct Finished {
     limit: Duration,
 }
 
+/// What ld.so says of a library that is not there. Then it runs the program without it.
+const IGNORED: &str = "from LD_PRELOAD cannot be preloaded";
+
 impl Program {
     /// Neither the environment's `LD_PRELOAD` nor its lock reaches the program, unless the command sets them.
     pub(crate) fn new(mut command: Command, limit: Duration) -> Self {
@@ -104,6 +107,9 @@ impl Program {
         drop(group);
         child.wait()?;
         let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+        if stderr.contains(IGNORED) {
+            bail!("$ {line}\n{stderr}so this run shows nothing");
+        }
         Ok(Finished { line, status, stdout, stderr, limit: self.limit })
     }
 }

@@ -20,7 +20,7 @@ use crate::verdicts::{self, Verdict, Verdicts};
 use crate::workspace;
 
 /// For how long (s) a check repeats itself in a brief run.
-const BRIEF: &str = "0.25";
+pub(crate) const BRIEF: &str = "0.25";
 
 #[derive(Args)]
 pub(crate) struct Options {

@@ -50,7 +50,7 @@ struct Installed {
 
 impl Installed {
     fn new() -> Result<Self> {
-        workspace::build(&["--lib"])?;
+        workspace::build()?;
         let (out, libraries) = (workspace::scratch("delegated")?, Embedded::of(&workspace::path("target/release"))?);
         let at = out.join("prefix");
         layout::place(&libraries.files()?, &at)?;

@@ -3,6 +3,7 @@
 //! `tests/conformance/faulty.c` makes locks with one fault each. For each there is a check that must fail with it, and
 //! pass without: a check that a faulty lock passes would be worth nothing.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 
 use crate::child::Program;
+use crate::conformance::BRIEF;
 use crate::steps::{Tally, watched};
 use crate::verdicts::{self, Verdict};
 
@@ -113,7 +115,7 @@ impl Fault {
     }
 
     /// Runs the checks with that fault.
-    fn run(&self, program: &Path, fault: &str, seconds: u64, timeout: u64) -> Result<verdicts::Verdicts> {
+    fn run(&self, program: &Path, fault: &str, seconds: impl Display, timeout: u64) -> Result<verdicts::Verdicts> {
         let mut command = Command::new(program);
         command.args(["--timeout", &timeout.to_string()]).args(self.checks);
         command.env("CONFORMANCE_SECONDS", seconds.to_string()).env("FAULT", fault);
@@ -135,7 +137,7 @@ impl Fault {
                 Verdict::Skipped(why) => missed.push(format!("{check} was skipped: {why}")),
             }
         }
-        for (check, verdict) in self.run(program, self.right, 1, 2 * SEARCH)? {
+        for (check, verdict) in self.run(program, self.right, BRIEF, 2 * SEARCH)? {
             if let Verdict::Failed(reason) = verdict {
                 missed.push(format!("{check} fails without {}: {reason}", self.name));
             }

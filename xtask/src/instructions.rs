@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let locks = locks::select(&names)?;
     let pair = pair_program()?;
     // Both now, so that both are made from the same source.
-    workspace::build(&["--lib"])?;
+    workspace::build()?;
     let (with, without) = (workspace::preload()?, build_without()?);
 
     let mut tally = Tally::default();

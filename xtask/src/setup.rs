@@ -1,6 +1,7 @@
 //! `cargo xtask setup`: the Debian packages that the other tasks need.
 
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -11,13 +12,14 @@ use crate::child::Program;
 use crate::system;
 
 /// What conformance, torture, mallocs, delegated, instructions, glibc and packages need.
-const BASE: [&str; 17] = [
+const BASE: [&str; 18] = [
     "clang",
     "gcc",
     "g++",
     "libc6-dev",
     "valgrind",
     "libjemalloc2",
+    "libmemcached-tools",
     "libtcmalloc-minimal4",
     "debian-archive-keyring",
     "binutils",
@@ -80,10 +82,20 @@ pub(crate) fn install(wanted: Vec<&str>) -> Result<()> {
     }
 }
 
+/// Waits while another program, as those that run daily on a fresh machine, holds apt's locks.
 fn apt_get(arguments: &[&str]) -> Result<()> {
-    let mut command = Command::new("apt-get");
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    Program::new(command, Duration::from_secs(3600)).run()?.successful()?;
+    const TRIES: u32 = 60;
+    for again in (0..TRIES).rev() {
+        let mut command = Command::new("apt-get");
+        command.args(["-o", "DPkg::Lock::Timeout=600"]).args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        let done = Program::new(command, Duration::from_secs(3600)).run()?;
+        if again == 0 || !done.stderr.contains("Could not get lock") {
+            done.successful()?;
+            break;
+        }
+        println!("apt's lists are locked by another program");
+        thread::sleep(Duration::from_secs(10));
+    }
     Ok(())
 }
 

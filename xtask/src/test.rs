@@ -53,9 +53,6 @@ const STRICT: &str = "mcs";
 /// The package of the model tests.
 const MODELS: &str = "flashlock-model";
 
-/// The programs and libraries of these packages, and the programs that test them.
-const AND_TESTS: [&str; 3] = ["--lib", "--bins", "--tests"];
-
 /// A lock, a policy and a workload outside the workspace.
 const OWN: &str = "examples/own-lock";
 
@@ -67,7 +64,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut steps = Steps::only(&options.step);
     // The tests of the command run target/release; `cargo test` does not build the preload library.
-    steps.run("release build", || workspace::build(&AND_TESTS).map(|()| Tally::PASSED));
+    steps.run("release build", || workspace::build().map(|()| Tally::PASSED));
     steps.run("unit tests", unit_tests);
     steps.run("examples in the documentation", || {
         cargo_test(Command::new(cargo()), &[&TOGETHER[..], &["--doc"]].concat())

@@ -91,9 +91,12 @@ pub(crate) fn files() -> Result<Vec<String>> {
 /// of it, and puts it in the place of the one before, which a program may be about to load.
 pub(crate) const TOGETHER: [&str; 4] = ["--release", "--workspace", "--exclude", "xtask"];
 
-/// Builds these targets of [`TOGETHER`], if they are not current.
-pub(crate) fn build(targets: &[&str]) -> Result<()> {
-    cargo(&[&["build"], &TOGETHER[..], targets].concat(), Duration::from_secs(1800)).map(|_| ())
+/// All targets of [`TOGETHER`], always: without the tests, cargo would ask other features of some libraries.
+const TARGETS: [&str; 4] = ["--lib", "--bins", "--tests", "--examples"];
+
+/// Builds [`TOGETHER`], if it is not current.
+pub(crate) fn build() -> Result<()> {
+    cargo(&[&["build"], &TOGETHER[..], &TARGETS].concat(), Duration::from_secs(1800)).map(|_| ())
 }
 
 /// Runs cargo in the workspace and shows its output if it fails.

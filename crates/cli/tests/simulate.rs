@@ -63,15 +63,19 @@ fn results_say_how_long_each_run_measures() {
 
 #[test]
 fn every_workload_runs_under_every_lock() {
-    let all: Vec<_> = LOCKS.iter().map(|lock| lock.name).collect();
-    for work in WORKLOADS {
+    let is_full = std::env::var_os("FLASHLOCK_FULL").is_some();
+    for (turn, work) in WORKLOADS.iter().enumerate() {
+        // No pair has code of its own. Each workload takes its turn at other locks.
+        let has_its_turn = |lock: usize| is_full || (lock + turn).is_multiple_of(3);
+        let chosen = LOCKS.iter().enumerate().filter(|(lock, _)| has_its_turn(*lock));
+        let all: Vec<_> = chosen.map(|(_, lock)| lock.name).collect();
         // An operation with a buffer takes some tenths of a millisecond.
         let millis = if work.traits.waits_inside && work.traits.arrays.lines > 0 { "1" } else { "0.2" };
         let work = work.name;
         let small = [work, "--threads", "2,5", "--seeds", "1", "--millis", millis, "--locks", &all.join(",")];
         let results = read(&format!("{work}.json"), &small);
         let (points, locks) = (results.points.len(), results.locks.len());
-        assert_eq!((points, locks), (2 * locks, LOCKS.len()), "{work}");
+        assert_eq!((points, locks), (2 * locks, all.len()), "{work}");
         for point in &results.points {
             let speed = point.figures.get("ops_per_us").map(|spread| spread.median);
             assert!(speed.is_some_and(|speed| speed > 0.0), "{work}: {point:?}");

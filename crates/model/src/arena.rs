@@ -27,6 +27,9 @@ use crate::checker::Checker;
 use crate::tag::Tag;
 use crate::word::{Field, Word};
 
+/// What a model says that takes more nodes than its [`Setup`](crate::Setup) has.
+pub(crate) const TOO_SMALL: &str = "the model's arena is too small";
+
 /// Handles 0 and 1 name no node.
 const OFFSET: u32 = Handle::RESERVED + 1;
 
@@ -173,7 +176,7 @@ impl<C: Checker> Arena<C> {
             self.order.fetch_add(0, Acquire);
         }
         let mut books = self.books.borrow_mut();
-        let index = books.free.pop().expect("the model's arena is too small");
+        let index = books.free.pop().expect(TOO_SMALL);
         books.taken[index as usize] = true;
         books.takes += 1;
         books.most = books.most.max(index + 1);

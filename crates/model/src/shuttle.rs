@@ -127,11 +127,11 @@ pub struct Draws {
     pub full: usize,
 }
 
-/// So many in full, of which each run draws the first sixth. They are the same in every run, so that more of them
+/// So many in full, of which each run draws the first tenth. They are the same in every run, so that more of them
 /// find something only after a change.
 impl From<usize> for Draws {
     fn from(full: usize) -> Self {
-        Self { usual: full.div_ceil(6), full }
+        Self { usual: full.div_ceil(10), full }
     }
 }
 

@@ -19,6 +19,9 @@ use crate::kernel::Kernel;
 use crate::meddle::{Access, Instead, Meddler};
 use crate::word::{Field, Op, Weaken, Word};
 
+/// What a model says that uses the machine outside an execution.
+pub(crate) const NO_WORLD: &str = "no world was set up";
+
 /// A fault of the machine, for tests of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -202,12 +205,12 @@ impl<C: Checker> World<C> {
 
     /// The world of the running execution.
     pub fn get() -> Rc<Self> {
-        C::slot().with(|slot| slot.borrow().clone()).expect("a world was set up")
+        C::slot().with(|slot| slot.borrow().clone()).expect(NO_WORLD)
     }
 
     /// Passes the current world to `look`, without a scheduling point.
     pub fn current<R>(look: impl FnOnce(&Self) -> R) -> R {
-        C::slot().with(|slot| look(slot.borrow().as_ref().expect("a world was set up")))
+        C::slot().with(|slot| look(slot.borrow().as_ref().expect(NO_WORLD)))
     }
 
     /// Checks what must hold at the end of an execution: every node was given back once, and no thread sleeps.

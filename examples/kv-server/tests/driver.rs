@@ -223,19 +223,13 @@ fn wrong_usage() {
     }
 }
 
-/// A program of libmemcached's, if it is there.
-fn program(name: &str, arguments: &[&str]) -> Option<String> {
-    match Command::new(name).args(arguments).output() {
-        Ok(done) => {
-            let text = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-            assert!(done.status.success(), "{name} {arguments:?}: {}\n{text}", done.status);
-            Some(text)
-        }
-        Err(_) => {
-            eprintln!("{name} is not installed (libmemcached-tools): left out");
-            None
-        }
-    }
+/// What a program of libmemcached's says.
+fn program(name: &str, arguments: &[&str]) -> String {
+    let done = Command::new(name).args(arguments).output();
+    let done = done.unwrap_or_else(|error| panic!("{name} of libmemcached-tools (`cargo xtask setup`): {error}"));
+    let text = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(done.status.success(), "{name} {arguments:?}: {}\n{text}", done.status);
+    text
 }
 
 /// libmemcached's own check of servers.
@@ -244,7 +238,7 @@ fn memccapable_finds_no_fault() {
     for lock in LOCKS {
         let running = Running::with(lock, &[]);
         let (host, port) = running.address.split_once(':').expect("an address");
-        let Some(text) = program("memccapable", &["-h", host, "-p", port, "-a"]) else { return };
+        let text = program("memccapable", &["-h", host, "-p", port, "-a"]);
         assert!(text.contains("All tests passed"), "{text}");
     }
 }
@@ -255,7 +249,7 @@ fn memcaslap_finds_what_it_wrote() {
     for lock in LOCKS {
         let running = Running::with(lock, &[]);
         let verified = ["-T", "2", "-c", "8", "-x", "20000", "-w", "1k", "-v", "1.0", "-X", "100"];
-        let Some(text) = program("memcaslap", &[&["-s", &running.address][..], &verified].concat()) else { return };
+        let text = program("memcaslap", &[&["-s", &running.address][..], &verified].concat());
         let of = |name: &str| {
             let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: ")));
             line.unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
@@ -64,6 +64,13 @@ pub(crate) fn preload() -> &'static Path {
         assert!(library.is_file(), "{} was built and is not there", library.display());
         library
     })
+}
+
+/// Tries until something has been seen to happen that a busy machine can prevent.
+pub(crate) fn eventually(what: &str, happens: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    let seen = std::iter::repeat_with(happens).take_while(|_| begun.elapsed() < AGAINST_HANGS).any(|seen| seen);
+    assert!(seen, "{what}: not in {AGAINST_HANGS:?}");
 }
 
 /// A path for a file of one test.

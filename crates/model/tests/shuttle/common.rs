@@ -110,14 +110,14 @@ fn rounds_of(new: fn() -> AnyMutex, load: Load) -> impl Fn() + Send + Sync + Clo
 }
 
 /// So many schedules of each kind, random and PCT, in each of three set-ups of a lock and a way of waiting: 10,200
-/// together, and half of them in each run.
+/// together, and a tenth of them in each run.
 pub(crate) const SCHEDULES: usize = 3_400;
 
-/// How many schedules of a model that every mutex runs: half of this number for the principal locks, unless their
-/// waiters spin, and a tenth for all others. In full, all of them.
+/// How many schedules of a model that every mutex runs: a tenth of this number for the principal locks, unless
+/// their waiters spin, and a twentieth for all others. In full, all of them.
 pub(crate) fn share(lock: &str, wait: &str, full: usize) -> Draws {
     let principal = LockId::from_name(lock).is_some_and(LockId::is_principal);
-    if principal && wait != "spin" { full.into() } else { Draws { usual: full / 10, full } }
+    if principal && wait != "spin" { full.into() } else { Draws { usual: full / 20, full } }
 }
 
 /// Whether the row of this lock has no exception for this check of the conformance or torture suite.

@@ -6,8 +6,9 @@ use flashlock_locks::mutex::numa::{Cst, Hmcs};
 use flashlock_locks::parts::wait::{Park, SpinThenPark};
 use flashlock_locks::{for_each_lock, for_each_standalone_lock};
 use flashlock_model::Setup;
+use flashlock_model::shuttle::Draws;
 
-use crate::common::{FLOWING, Load, OVERDUE, SCHEDULES, STILL, both, rounds};
+use crate::common::{FLOWING, Load, OVERDUE, SCHEDULES, STILL, both, rounds, share};
 use crate::modelled::{MUTEXES, RW_LOCKS, STANDALONE, assert_complete, each};
 use crate::{closures, rcl, rw};
 
@@ -21,24 +22,30 @@ fn setup_of(lock: &str, setup: Setup) -> Setup {
 
 macro_rules! rounds {
     ($lock:literal, $wait:ident, $type:ty) => {
-        rounds! { concat!($lock, ":wait=", stringify!($wait)), $type, |setup| setup_of($lock, setup) }
+        rounds! {
+            concat!($lock, ":wait=", stringify!($wait)), $type, |setup| setup_of($lock, setup),
+            share($lock, stringify!($wait), SCHEDULES)
+        }
     };
     ($name:expr, $type:ty, $setup:expr) => {
+        rounds! { $name, $type, $setup, Draws::from(SCHEDULES) }
+    };
+    ($name:expr, $type:ty, $setup:expr, $draws:expr) => {
         const SETUP: fn(Setup) -> Setup = $setup;
 
         #[test]
         fn time_stands_still() {
-            both(&format!("{}, still", $name), SCHEDULES, SETUP(STILL), rounds::<$type>(UNTIMED));
+            both(&format!("{}, still", $name), $draws, SETUP(STILL), rounds::<$type>(UNTIMED));
         }
 
         #[test]
         fn all_waits_are_overdue() {
-            both(&format!("{}, overdue", $name), SCHEDULES, SETUP(OVERDUE), rounds::<$type>(UNTIMED));
+            both(&format!("{}, overdue", $name), $draws, SETUP(OVERDUE), rounds::<$type>(UNTIMED));
         }
 
         #[test]
         fn time_flows() {
-            both(&format!("{}, flowing", $name), SCHEDULES, SETUP(FLOWING), rounds::<$type>(TIMED));
+            both(&format!("{}, flowing", $name), $draws, SETUP(FLOWING), rounds::<$type>(TIMED));
         }
     };
 }

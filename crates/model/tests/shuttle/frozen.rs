@@ -16,7 +16,7 @@ use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::arena::{handle_in, take_node};
 use flashlock_model::erased::erased;
 use flashlock_model::shuttle::thread;
-use flashlock_model::shuttle::{By, Shuttled, find};
+use flashlock_model::shuttle::{By, Draws, Shuttled, find};
 use flashlock_model::{Fault, Setup, Shuttle};
 
 use crate::common::{AnyMutex, Cond, FLOWING, Mutex, SCHEDULES, STILL, any, both, can, world};
@@ -173,6 +173,9 @@ fn stopped_for_a_while<L: Rw>(timed: bool) -> impl Fn() + Send + Sync + Clone + 
     }
 }
 
+/// A lost wake-up was once found after more than a thousand schedules.
+const SEARCH: Draws = Draws { usual: 2_000, full: 12_000 };
+
 macro_rules! rw_locks {
     ($(($variant:ident, $name:literal, [$($wait:ident => $type:ty),+], $facts:tt)),* $(,)?) => {
         /// Each readers-writer lock with each way of waiting.
@@ -180,8 +183,8 @@ macro_rules! rw_locks {
         fn nobody_is_lost_behind_an_evicted_thread() {
             $($(unless_alike! { $wait, {
                 let name = concat!($name, ":wait=", stringify!($wait), " stopped for a while");
-                both(name, 12_000, FAST, stopped_for_a_while::<$type>(false));
-                both(&format!("{name}, timed"), 12_000, FAST, stopped_for_a_while::<$type>(true));
+                both(name, SEARCH, FAST, stopped_for_a_while::<$type>(false));
+                both(&format!("{name}, timed"), SEARCH, FAST, stopped_for_a_while::<$type>(true));
             } })+)*
         }
     };
