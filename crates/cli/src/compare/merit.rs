@@ -33,8 +33,11 @@ pub(super) enum Merit {
     Map,
 }
 
-/// What to do about a figure of 0.
+/// What to do about a printed figure of 0.
 pub(super) const ZERO: &str = "0 cannot be compared as a ratio; print more digits";
+/// What to do if no operation of the map ended in time.
+pub(super) const NO_OPERATION: &str =
+    "0 cannot be compared as a ratio; the lock has collapsed, or the runs need a longer --time";
 
 /// Why a successful run has no figure.
 pub(super) enum NoFigure {
@@ -108,7 +111,12 @@ impl Merit {
 
     /// Whether these figures cannot be compared, because the compared one is 0.
     pub(super) fn is_zero(&self, figures: &BTreeMap<String, f64>) -> bool {
-        matches!(self, Self::Printed { .. }) && figures.get(name::METRIC).is_some_and(|metric| *metric == 0.0)
+        let name = match self {
+            Self::RunTime => return false,
+            Self::Printed { .. } => name::METRIC,
+            Self::Map => name::OPERATIONS,
+        };
+        figures.get(name).is_some_and(|figure| *figure == 0.0)
     }
 
     /// Whether it is the program's run time: then its start counts as well.

@@ -4,7 +4,7 @@ use flashlock_report::results::{Group, Results};
 use flashlock_report::statistics::{Direction, Standing, Verdict};
 use flashlock_report::units::three_digits;
 
-use super::{has_ended, percent};
+use super::{has_ended, is_map, percent};
 
 /// The advice if no lock is better, and glibc's mutex did not collapse.
 pub(super) fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, group: &Group) -> String {
@@ -26,7 +26,8 @@ pub(super) fn keep(verdict: &Verdict, judged: &[&Standing], results: &Results, g
             _ => format!(" These locks are better, but the program {how} under them: {}.", locks.join(", ")),
         };
         let failures = but("failed", &failed) + &but("timed out", &slow);
-        let others = but("may hang", &hanging) + &but("sometimes printed 0", &zero);
+        let nothing = if is_map(group) { "sometimes completed no operation in time" } else { "sometimes printed 0" };
+        let others = but("may hang", &hanging) + &but(nothing, &zero);
         return format!("keep glibc's mutex.{failures}{others}");
     }
     // A lock whose figures are all 0 is not judged, and may be the best.

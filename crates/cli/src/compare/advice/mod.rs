@@ -12,7 +12,7 @@ use flashlock_report::units::three_digits;
 
 use self::collapsed::{collapses, rescue, torn};
 use self::kept::keep;
-use super::merit::{Merit, ZERO};
+use super::merit::{Merit, NO_OPERATION, ZERO, name};
 use super::plan::Plan;
 use crate::screen::{HEADING, styled};
 
@@ -145,10 +145,18 @@ fn warning(results: &Results, group: &Group) -> String {
         let (zeros, runs) = results.zeros(group, lock);
         if zeros > 0 {
             let runs = flashlock_report::units::counted(runs as u64, "run");
-            text += &format!(" Under {lock}, the metric was 0 in {zeros} of {runs}: {ZERO}.");
+            text += &match is_map(group) {
+                true => format!(" Under {lock}, no operation ended in time in {zeros} of {runs}: {NO_OPERATION}."),
+                false => format!(" Under {lock}, the metric was 0 in {zeros} of {runs}: {ZERO}."),
+            };
         }
     }
     text
+}
+
+/// Whether the map's operations are compared.
+fn is_map(group: &Group) -> bool {
+    group.merit == name::OPERATIONS
 }
 
 fn it(locks: &[&str]) -> &'static str {
@@ -424,5 +432,21 @@ mod tests {
         assert!(some.starts_with("use tas.") && some.contains("the metric was 0 in 1 of 5 runs"), "{some}");
         let only = said(&results(&[("mcs", &[0.4, 0.41, 0.39, 0.4, 0.0])]));
         assert!(only.contains("but the program sometimes printed 0 under them: mcs (2.50)."), "{only}");
+    }
+
+    #[test]
+    fn a_lock_under_which_no_operation_of_the_map_ended_in_time_is_named() {
+        let mut map = results(&[("mcs", &[0.0; 2]), ("tas", &[1.01, 0.98, 1.0, 1.02])]);
+        for run in map.points.iter_mut().flat_map(|point| &mut point.runs) {
+            run.values = [(name::OPERATIONS.to_owned(), run.values["seconds"])].into();
+        }
+        map.metrics = vec![Metric { name: name::OPERATIONS.into(), title: String::new(), better: Better::More }];
+        map.groups[0].merit = name::OPERATIONS.into();
+        map.derive();
+        map.judge();
+        let text = said(&map);
+        let told = "Under mcs, no operation ended in time in 2 of 2 runs: 0 cannot be compared as a ratio; the lock \
+                    has collapsed, or the runs need a longer --time.";
+        assert!(text.ends_with(told) && text.starts_with("keep glibc's mutex: no lock that can be compared"), "{text}");
     }
 }

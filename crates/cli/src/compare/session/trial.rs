@@ -97,7 +97,8 @@ impl Session<'_> {
             }
         }
         match self.plan.merit.figures(run, &Contestant::Glibc) {
-            Ok(figures) if self.plan.merit.is_zero(&figures) => {
+            // The map's trial is short; its runs are longer.
+            Ok(figures) if self.plan.merit.is_zero(&figures) && !self.plan.is_map => {
                 Err(Failure::new(format_args!("under glibc{threads}, the metric is 0: {ZERO}. {printed}"))
                     .with_code(NO_ANSWER))
             }
