@@ -6,11 +6,13 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cells`] | the grid, and which cells are held out |
+//! | [`interval`] | a lock's mean share of the best, and how certain it is |
 //! | [`summary`] | what follows from the runs |
 //! | [`sheets`] | a summary as text, and its tables |
 //! | [`page`] | the page, its picture and its JSON |
 
 pub mod cells;
+mod interval;
 pub mod page;
 mod sheets;
 mod summary;

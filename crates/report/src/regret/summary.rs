@@ -2,8 +2,8 @@
 //!
 //! *Share of the best*: within a round, a lock's rate divided by that of the best other lock; of that the median over
 //! the rounds, and at most 1. The best other lock is the one with the highest median rate. So a machine that slows down
-//! between two rounds changes nothing. The interval is that of the rounds' quotients (95 %, Student's t on logarithms),
-//! without the limit of 1.
+//! between two rounds changes nothing. The interval in a cell is that of the rounds' quotients (95 %, Student's t on
+//! logarithms), without the limit of 1. Over all cells: [`interval`].
 //!
 //! A lock that has no run that ended well in a cell is not among those that are compared there; its failures are
 //! listed.
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cells::{self, Cell, Grid};
+use super::interval::{self, Ratios, geometric_mean};
 use super::{Figures, Mode, Outcome, Run};
 use crate::statistics::{Ratio, Spread};
 
@@ -63,7 +64,7 @@ fn name<S: serde::Serializer>(cell: &Cell, serializer: S) -> Result<S::Ok, S::Er
 pub(super) struct Standing {
     pub(super) lock: String,
     pub(super) cells: usize,
-    /// The geometric mean of its shares of the best, and the interval from its spread over the rounds.
+    /// The geometric mean of its shares of the best, and the interval of that mean.
     pub(super) share: f64,
     pub(super) interval: Option<(f64, f64)>,
     /// How many cells in which it is near the best.
@@ -220,13 +221,13 @@ impl<'a> Table<'a> {
         let (mine, others) = (self.rounds(cell, lock)?, self.rounds(cell, other)?);
         let pairs: Vec<(f64, f64)> =
             mine.iter().filter_map(|(round, figures)| Some((rate(figures), rate(others.get(round)?)))).collect();
-        let ratios: Vec<f64> = pairs.iter().map(|(mine, other)| mine / other).collect();
+        let ratios: Vec<f64> = self.ratios(cell, lock, other)?.into_values().collect();
         let interval = Ratio::of_pairs(pairs).and_then(|ratio| ratio.low.zip(ratio.high));
         let median = |of| self.median(cell, lock, of);
         Some(Figure {
             lock: lock.to_owned(),
             ops_per_ms: own,
-            share: Spread::of(&ratios)?.median.min(1.0),
+            share: interval::share(&ratios)?,
             interval,
             best_other: other.to_owned(),
             of_bound: bound.map(|bound| own / bound),
@@ -236,6 +237,13 @@ impl<'a> Table<'a> {
             switches_per_s: median(|figures| figures.switches as f64 * 1e3 / figures.wall_ms)?,
             least_to_most: median(|figures| figures.min_ops as f64 / figures.max_ops.max(1) as f64)?,
         })
+    }
+
+    /// A lock's rate divided by another's, by round.
+    fn ratios(&self, cell: Cell, lock: &'a str, other: &'a str) -> Option<Ratios> {
+        let (mine, others) = (self.rounds(cell, lock)?, self.rounds(cell, other)?);
+        let ratio = |(round, figures): (&u32, &Figures)| Some((*round, rate(figures) / rate(others.get(round)?)));
+        Some(mine.iter().filter_map(ratio).collect())
     }
 
     fn standing(&self, lock: &'a str, judged: &[Judged], failed: usize) -> Option<Standing> {
@@ -260,37 +268,21 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The interval of a lock's mean share: the geometric mean over the cells, of each round, and its spread.
+    /// The interval of a lock's mean share.
     fn interval(&self, lock: &'a str, own: &[(&Judged, &Figure)]) -> Option<(f64, f64)> {
-        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for (judged, figure) in own {
-            let mine = self.rounds(judged.cell, lock)?;
-            let is_other = |((cell, name), _): &(&(Cell, &str), _)| *cell == judged.cell && *name == figure.best_other;
-            let other = self.rounds.iter().find(is_other)?.1;
-            for (round, figures) in mine {
-                if let Some(other) = other.get(round) {
-                    rounds.entry(*round).or_default().push((rate(figures) / rate(other)).min(1.0));
-                }
-            }
-        }
-        let whole = rounds.values().filter(|shares| shares.len() == own.len());
-        let logarithms: Vec<f64> = whole.filter_map(|shares| geometric_mean(shares).map(f64::ln)).collect();
-        let ratio = Ratio::of_logarithms(&logarithms)?;
-        ratio.low.zip(ratio.high)
+        let ratios = |(judged, figure): &(&Judged, &Figure)| {
+            let (cell, other) = (judged.cell, figure.best_other.as_str());
+            let &(_, other) = self.rounds.keys().find(|(of, name)| *of == cell && *name == other)?;
+            self.ratios(cell, lock, other)
+        };
+        interval::of_mean(&own.iter().map(ratios).collect::<Option<Vec<_>>>()?)
     }
-}
-
-/// `None` for no numbers. A number that is not positive makes it 0.
-fn geometric_mean(numbers: &[f64]) -> Option<f64> {
-    if numbers.is_empty() {
-        return None;
-    }
-    Some((numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Random;
 
     /// Rounds of two locks in one cell, in operations per 100 ms.
     fn runs(cell: &str, lock: &str, ops: &[u64], cpu_ms: f64) -> Vec<Run> {
@@ -401,5 +393,25 @@ mod tests {
         assert_eq!((a.too_long, a.longest_wait_ms), (1, 1000.0));
         let failures = &summary.failures;
         assert!(failures.len() == 1 && failures[0].ends_with("round 2: exit status 1"), "{failures:?}");
+    }
+
+    #[test]
+    fn equal_locks_with_noise_have_their_shares_within_their_intervals() {
+        let cells = Grid::Mutexes.all(false);
+        let mut random = Random::new(5);
+        for rounds in [3, 5] {
+            let mut all = Vec::new();
+            for cell in cells.iter().take(40) {
+                for lock in ["a", "b", "c"] {
+                    let ops: Vec<u64> = (0..rounds).map(|_| 100_000 + random.bits() % 10_000).collect();
+                    all.extend(runs(&cell.name(), lock, &ops, 100.0));
+                }
+            }
+            let summary = Summary::of(Grid::Mutexes, Mode::Plain, &all, &cells, &["a", "b", "c"], 2);
+            for Standing { lock, share, interval, cells, .. } in &summary.standings {
+                let (low, high) = interval.expect("there are rounds");
+                assert!(*cells == 40 && low <= *share && *share <= high, "{lock}, {rounds}: {low} {share} {high}");
+            }
+        }
     }
 }
