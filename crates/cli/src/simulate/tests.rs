@@ -109,6 +109,18 @@ fn each_operation_has_one_acquisition() {
     }
 }
 
+/// `mcscr` sets most threads aside: their waits begin before the measured time, or end after it.
+#[test]
+fn threads_that_are_set_aside_are_in_sections_all_the_time() {
+    let machine = Description::find("2x18x2").unwrap();
+    let mcscr = Candidate::parse("mcscr:wait=spin").unwrap();
+    for (threads, length) in [(48, 50_000), (48, 1_000_000), (64, 200_000)] {
+        let run = Experiment { length, ..short(&machine, WorkloadId::Kvmap, threads) };
+        let share = run.run(mcscr.kind(), mcscr.tunables).unwrap().figures["in_sections"];
+        assert!((0.95..=1.0).contains(&share), "{share} of the time with {threads} threads in {length} ns");
+    }
+}
+
 /// With a kernel's spin lock, no thread waits for a preempted thread.
 #[test]
 fn kernels_do_not_preempt_around_their_locks() {

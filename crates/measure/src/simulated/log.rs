@@ -71,8 +71,12 @@ pub(super) struct Log {
     /// The measured time. Acquisitions before and after it are not logged.
     time: Range<u64>,
     locks: Vec<Noted>,
-    /// The number of completed sections, and their total time from request to completion, in ns.
+    /// The number of sections that were completed in the measured time, and their total time from request to
+    /// completion, in ns. It may begin before the measured time.
     completed: (u64, u64),
+    /// How much of the measured time all threads together spent in sections and waits, also in those that ended after
+    /// it, in ns.
+    inside: u64,
     /// All sections and waits, if requested.
     timeline: Option<Timeline>,
 }
@@ -113,10 +117,17 @@ impl Log {
         self.completed
     }
 
+    /// How much of the measured time all threads together spent in sections and waiting for them, in ns. Each wait ends
+    /// before the run does, so those that last until after the measured time are included.
+    pub(super) fn inside(&self) -> u64 {
+        self.inside
+    }
+
     /// Logs the completion of a section that was requested at `asked`.
     fn completes(&mut self, asked: u64) {
-        let now = sim::now();
-        if self.time.contains(&now) {
+        let (now, time) = (sim::now(), &self.time);
+        self.inside += now.min(time.end).saturating_sub(asked.max(time.start));
+        if time.contains(&now) {
             let (sections, ns) = &mut self.completed;
             (*sections, *ns) = (*sections + 1, *ns + now - asked);
         }

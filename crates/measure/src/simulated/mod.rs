@@ -170,7 +170,7 @@ impl Experiment<'_> {
         let (sections, ns) = log.completed();
         let clients = f64::from(self.setup.threads);
         put("section_ns", (sections > 0).then(|| ns as f64 / sections as f64));
-        put("in_sections", (sections > 0).then(|| ns as f64 / length / clients));
+        put("in_sections", (log.inside() > 0).then(|| log.inside() as f64 / length / clients));
         put("lines_fetched", each((traffic.local + traffic.remote + traffic.memory - traffic.upgrades) as f64));
         put("atomics", each(traffic.atomics as f64));
         let served =
