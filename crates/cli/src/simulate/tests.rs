@@ -121,6 +121,17 @@ fn threads_that_are_set_aside_are_in_sections_all_the_time() {
     }
 }
 
+/// A producer's operations do not count, and no consumer has an advantage under a FIFO lock.
+#[test]
+fn threads_whose_operations_do_not_count_are_not_treated_unfairly() {
+    let machine = Description::find("2x18x2").unwrap();
+    let mcs = Candidate::parse("mcs:wait=spin").unwrap();
+    let figures = short(&machine, WorkloadId::Messages, 16).run(mcs.kind(), mcs.tunables).unwrap().figures;
+    let of = |name: &str| figures[name];
+    let found = ["fairness", "gini", "rstddev"].map(of);
+    assert!(found[0] < 0.6 && found[1] < 0.1 && found[2] < 0.2, "{found:?}");
+}
+
 /// With a kernel's spin lock, no thread waits for a preempted thread.
 #[test]
 fn kernels_do_not_preempt_around_their_locks() {

@@ -44,6 +44,17 @@ pub struct Experiment<'a> {
     pub trace: bool,
 }
 
+/// The operations of one thread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// All of them, which the workload's check needs.
+    all: u64,
+    /// Those that ended in the measured time.
+    counted: u64,
+    /// Whether its operations count at all. If not, it is no thread to which others are unfair.
+    counts: bool,
+}
+
 /// While this exists, the run's lock may have servers.
 struct Hosted;
 
@@ -105,7 +116,7 @@ impl Experiment<'_> {
     ) -> Result<Sample, String> {
         let threads = self.setup.threads;
         let mut shared = Rc::new(simulation.place("the workload", workload));
-        let counts = Rc::new(RefCell::new(vec![[0_u64; 2]; threads as usize]));
+        let counts = Rc::new(RefCell::new(vec![Done::default(); threads as usize]));
         let (from, to, seed) = (self.warm_up, self.warm_up + self.length, self.setup.seed);
         LOG.set(Log::new(from..to, self.trace));
         simulation.measure(from..to);
@@ -120,12 +131,13 @@ impl Experiment<'_> {
             let begins = XorShift::new(!seed, number).bits() % (from / 4).max(1);
             simulation.spawn(move || {
                 let mut client = shared.client(seed, number);
+                counts.borrow_mut()[number as usize].counts = shared.counts(&client);
                 sim::delay(begins as f64);
                 while sim::now() < to {
                     shared.operate(&mut client);
-                    let [all, counted] = &mut counts.borrow_mut()[number as usize];
-                    *all += 1;
-                    *counted += u64::from(shared.counts(&client) && (from..to).contains(&sim::now()));
+                    let done = &mut counts.borrow_mut()[number as usize];
+                    done.all += 1;
+                    done.counted += u64::from(done.counts && (from..to).contains(&sim::now()));
                 }
                 shared.retire(client);
                 left.set(left.get() - 1);
@@ -139,16 +151,18 @@ impl Experiment<'_> {
         let counts = counts.borrow();
         // All threads have returned, and each has dropped its reference.
         let placed = Rc::get_mut(&mut shared).ok_or("a thread still has the workload: it was not checked")?;
-        placed.get_mut().check(counts.iter().map(|[all, _]| all).sum())?;
-        if counts.iter().all(|[_, counted]| *counted == 0) {
+        placed.get_mut().check(counts.iter().map(|done| done.all).sum())?;
+        let counted: Vec<u64> = counts.iter().filter(|done| done.counts).map(|done| done.counted).collect();
+        if counted.iter().all(|counted| *counted == 0) {
             let ms = self.length as f64 / 1e6;
             return Err(format!("no operation was done in the {ms} ms that count: a longer --millis is needed"));
         }
         let log = LOG.take();
-        let figures = self.figures(&outcome, &log, counts.iter().map(|[_, counted]| *counted).collect());
+        let figures = self.figures(&outcome, &log, counted);
         Ok(Sample { figures, timeline: log.into_timeline() })
     }
 
+    /// `counts`: the operations of each thread whose operations count, in the measured time.
     fn figures(&self, outcome: &Outcome, log: &Log, mut counts: Vec<u64>) -> BTreeMap<String, f64> {
         let operations: u64 = counts.iter().sum();
         let (acquisitions, busiest) = (log.acquisitions() as f64, log.busiest());
