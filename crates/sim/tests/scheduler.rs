@@ -9,7 +9,7 @@ use common::{Log, simulation, tiny};
 use flashlock_locks::machine::{Clock, Deadline, Memory as _, Patience, Pause, Unparked, Waiting as _, Word as _};
 use flashlock_locks::mutex::spin::Tas;
 use flashlock_locks::parts::raw::RawLock;
-use flashlock_sim::description::Hypervisor;
+use flashlock_sim::description::{Hypervisor, Scheduler};
 use flashlock_sim::{Description, Placed, Sim, Simulation, Word, compute, nap, now, thread_cpu};
 
 const US: u64 = 1_000;
@@ -54,6 +54,27 @@ fn two_threads_on_one_cpu_take_turns() {
     // thread needs a switch and 10 us, and so does the second one.
     assert_eq!(outcome.ns, 2_022_000.0);
     assert_eq!((outcome.involuntary_switches, outcome.voluntary_switches), (20, 0));
+}
+
+/// The longest slice that a description may have ends all the same, and so does a run that never sees its end.
+#[test]
+fn more_threads_than_cpus_end_with_the_longest_slice() {
+    let mut machine = tiny(1, 1);
+    machine.scheduler.slice_us = 1e9;
+    assert!(Description::parse(&machine.text()).is_ok());
+    let longer =
+        Description { scheduler: Scheduler { slice_us: 1.1e9, ..machine.scheduler.clone() }, ..machine.clone() };
+    assert!(Description::parse(&longer.text()).is_err());
+    for ns in [1e6, 1e12] {
+        let mut simulation = simulation(&machine);
+        for _ in 0..3 {
+            simulation.spawn(move || compute(ns));
+        }
+        let outcome = simulation.run().unwrap();
+        // A thread that computes for 1,000 s loses its CPU, and needs a second slice for the time of a switch.
+        let slices = if ns > 1e9 { 6.0 } else { 3.0 };
+        assert_eq!(outcome.ns, 3.0 * ns + slices * 1e3);
+    }
 }
 
 #[test]

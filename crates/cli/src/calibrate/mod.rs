@@ -240,7 +240,7 @@ mod tests {
         let failure = deliver(&args, &machine, &found, &Sheet::default()).unwrap_err().to_string();
         let text = fs::read_to_string(&file).unwrap();
         fs::remove_file(&file).unwrap();
-        assert!(failure.contains("scheduler.slice_us = 0.25: slices of 1 us and more"), "{failure}");
+        assert!(failure.contains("scheduler.slice_us = 0.25: slices are from 1 to"), "{failure}");
         assert_eq!(text, found.text());
         found.scheduler.slice_us = 1.0;
         assert!(deliver(&args, &machine, &found, &Sheet::default()).is_ok());
