@@ -192,7 +192,7 @@ pub struct Scheduler {
     /// How long a CPU takes to wake up after it has been idle for at least so long, in microseconds: `(idle, latency)`,
     /// ascending.
     pub idle_us: Vec<(f64, f64)>,
-    /// How much longer than asked a timed sleep takes, in microseconds.
+    /// How much later than asked a timed sleep's timer rings, in microseconds. Then the CPU wakes up and switches.
     pub timer_slack_us: f64,
 }
 

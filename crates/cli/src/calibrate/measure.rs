@@ -78,6 +78,7 @@ impl Session {
         let calls = self.calls(home);
         self.step("waking threads up");
         self.wake_ups(home, calls);
+        self.timed_sleeps(home);
         for name in ["smt_share", "poll_share", "step_ns", "reorder", "overlap", "bandwidth", "power"] {
             self.sheet.miss(name);
         }

@@ -3,6 +3,7 @@
 use flashlock_measure::costs::effort::Effort;
 use flashlock_measure::costs::kernel;
 use flashlock_measure::cpu;
+use flashlock_sim::description::Scheduler;
 
 use super::measure::{Session, TRIES};
 use super::sheet::Sheet;
@@ -27,13 +28,6 @@ impl Session {
             "µs",
             "how long each of two busy threads of one CPU does not run",
             &mut os.slice_us,
-        );
-        sheet.put(
-            "timer slack",
-            here(kernel::timer_slack),
-            "µs",
-            "by how much a sleep of 200 µs is too long",
-            &mut os.timer_slack_us,
         );
         syscall
     }
@@ -66,6 +60,26 @@ impl Session {
         let wakes: Vec<_> = wakes.into_iter().filter_map(|(idle, wake)| Some((idle, latency(wake?)))).collect();
         os.idle_us = idle(&wakes, sheet);
     }
+
+    /// The slack of timers. Switches and wake-ups must be known.
+    pub(super) fn timed_sleeps(&mut self, home: Option<u32>) {
+        let effort = self.effort;
+        let late = home.and_then(|home| cpu::on(home, || kernel::oversleep(effort))?);
+        let Self { found, sheet, .. } = self;
+        let os = &mut found.scheduler;
+        let slack = late.map(|late| slack(os, f64::from(kernel::SLEEP_US), late));
+        let how = "by how much a sleep of 200 µs is too long, minus the CPU's wake-up and the switch";
+        sheet.put("timer slack", slack, "µs", how, &mut os.timer_slack_us);
+    }
+}
+
+/// The timer's slack, in µs, if a sleep of `asked` µs lasts `late` µs too long. What the simulation adds by itself
+/// is part of that: the switch to the thread, and the wake-up of its CPU, which was idle while the timer ran.
+fn slack(os: &Scheduler, asked: f64, late: f64) -> f64 {
+    let without = |wake_up: f64| (late - os.switch_us - wake_up).max(0.0);
+    // Which wake-up it was depends on the slack, which depends on the wake-up: the longest one that the timer reaches.
+    let reached = |&(idle, wake_up): &(f64, f64)| Some(without(wake_up)).filter(|slack| asked + slack >= idle);
+    os.idle_us.iter().rev().find_map(reached).unwrap_or_else(|| without(0.0))
 }
 
 /// The cost of waking a CPU that was idle for so many µs, in order: `(idle, latency)`.
@@ -86,7 +100,42 @@ fn idle(wakes: &[(u32, f64)], sheet: &mut Sheet) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use flashlock_sim::{self as sim, Description, Options, Simulation};
+
     use super::*;
+
+    /// How long a sleep of 200 µs takes a simulated machine, in µs.
+    fn simulated_sleep(machine: &Description) -> f64 {
+        let took = Rc::new(Cell::new(0));
+        let told = Rc::clone(&took);
+        let mut simulation = Simulation::new(machine, Options::default());
+        simulation.spawn(move || {
+            let begin = sim::now();
+            sim::nap(200e3);
+            told.set(sim::now() - begin);
+        });
+        simulation.run().expect("it ends");
+        took.get() as f64 / 1e3
+    }
+
+    #[test]
+    fn a_simulated_sleep_takes_as_long_as_a_measured_one() {
+        let mut machine = Description::find("2x18x2").expect("a machine");
+        machine.scheduler.switch_us = 2.0;
+        machine.scheduler.idle_us = vec![(0.0, 1.0), (50.0, 4.0), (500.0, 30.0)];
+        for late in [6.0, 62.0, 200.0, 400.0] {
+            machine.scheduler.timer_slack_us = slack(&machine.scheduler, 200.0, late);
+            let took = simulated_sleep(&machine);
+            assert!((took - 200.0 - late).abs() < 0.01, "{took} µs instead of {}", 200.0 + late);
+        }
+        // The parts were measured too long, or there are none.
+        assert_eq!(slack(&machine.scheduler, 200.0, 5.0), 0.0);
+        machine.scheduler.idle_us.clear();
+        assert_eq!(slack(&machine.scheduler, 200.0, 62.0), 60.0);
+    }
 
     #[test]
     fn who_was_idle_for_longer_does_not_wake_up_sooner() {

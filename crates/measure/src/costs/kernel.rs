@@ -20,6 +20,9 @@ const GAP_NS: u64 = 500_000;
 /// How long a CPU is idle, in µs, before it is woken up.
 pub const IDLE_US: [u32; 3] = [0, 50, 500];
 
+/// How long a thread sleeps, in µs, to find out for how long it really does.
+pub const SLEEP_US: u32 = 200;
+
 /// A futex call that finds nothing to do, in µs.
 pub fn syscall(effort: Effort) -> Option<f64> {
     let word = AtomicU32::new(0);
@@ -148,13 +151,13 @@ fn gaps(time: Duration) -> Vec<f64> {
     gaps
 }
 
-/// How much longer than asked a sleep of 200 µs takes, in µs.
-pub fn timer_slack(effort: Effort) -> Option<f64> {
-    const ASKED_US: u32 = 200;
+/// How much longer than asked a sleep of [`SLEEP_US`] takes, in µs: the timer's slack, waking the CPU, and the switch
+/// to the thread.
+pub fn oversleep(effort: Effort) -> Option<f64> {
     median(effort, || {
         let start = Instant::now();
-        sys::nap(ASKED_US);
-        (start.elapsed().as_nanos() as f64 / 1e3 - f64::from(ASKED_US)).max(0.0)
+        sys::nap(SLEEP_US);
+        (start.elapsed().as_nanos() as f64 / 1e3 - f64::from(SLEEP_US)).max(0.0)
     })
 }
 
