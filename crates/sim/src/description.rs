@@ -148,7 +148,8 @@ pub struct Latency {
     pub upgrade: Vec<f64>,
     /// A load from memory.
     pub dram: Vec<f64>,
-    /// A read-modify-write of a line that the core owns already.
+    /// What a read-modify-write takes beyond getting its line: if the core owns the line already, beyond a load from
+    /// the first or second level.
     pub rmw: f64,
     /// A store into the store buffer.
     pub store: f64,

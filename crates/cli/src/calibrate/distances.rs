@@ -4,7 +4,7 @@ use flashlock_measure::costs::effort::free_memory;
 use flashlock_measure::costs::pairs::{self, Remote, Travel};
 use flashlock_report::statistics::Spread;
 use flashlock_report::units;
-use flashlock_sim::description::Siblings;
+use flashlock_sim::description::{Latency, Siblings};
 
 use super::measure::Session;
 use super::{order, shape};
@@ -49,10 +49,9 @@ impl Session {
         let measured = found.measured_ns.get_or_insert_default();
         let how = "a modified line with compare-and-swap";
         sheet.note(name("modified line, CAS"), of_pairs(|all| all.cas), how, distance, &mut measured.cas);
-        let rmw = latency.rmw;
-        let upgrade = of_pairs(|all| all.shared).map(|ns| ns - rmw).filter(|ns| *ns > 0.0);
-        let how = "compare-and-swap on lines that both CPUs have read, minus one on an own line";
-        sheet.put(name(order::UPGRADE), upgrade, "ns", how, &mut latency.upgrade[at]);
+        let shared = of_pairs(|all| all.shared).and_then(|ns| upgrade(latency, ns));
+        let how = "compare-and-swap on lines that both CPUs have read, minus an atomic addition without its load";
+        sheet.put(name(order::UPGRADE), shared, "ns", how, &mut latency.upgrade[at]);
         let how = "half a round trip of a word that both change by CAS";
         let handover = of_pairs(|all| all.handover);
         sheet.note(name("hand-off"), handover, how, distance, &mut measured.cas_ping_pong);
@@ -111,6 +110,12 @@ impl Session {
         let load = middle(seen.iter().filter_map(|remote| remote.dram));
         sheet.put(name(order::DRAM), load, "ns", "memory that the other CPU allocated", &mut latency.dram[at]);
     }
+}
+
+/// What making a shared line one's own takes, in ns, if a compare-and-swap on one takes `ns`. The simulation adds the
+/// operation, but no load: invalidating the other copies takes its place.
+pub(super) fn upgrade(latency: &Latency, ns: f64) -> Option<f64> {
+    Some(ns - latency.rmw).filter(|ns| *ns > 0.0)
 }
 
 /// The median.

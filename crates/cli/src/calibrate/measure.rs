@@ -6,7 +6,7 @@ use flashlock_measure::cpu;
 use flashlock_native::topology::Topology;
 use flashlock_report::units;
 use flashlock_sim::Description;
-use flashlock_sim::description::{Cache, Measured};
+use flashlock_sim::description::{Cache, Latency, Measured};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::shape::{self, Shape};
@@ -64,9 +64,10 @@ impl Session {
         self.step("caches of this machine");
         self.caches(home.unwrap_or(0));
         self.step("operations on own lines");
-        self.operations(home);
+        let addition = self.operations(home);
         self.step("loads from caches and memory");
         self.loads(home);
+        self.addition(addition);
         self.found.measured_ns = None;
         for distance in 0..=self.shape.farthest() {
             self.step(&format!("lines between CPUs, distance {distance}"));
@@ -125,7 +126,8 @@ impl Session {
         self.sheet.miss("TLB size");
     }
 
-    fn operations(&mut self, home: Option<u32>) {
+    /// Operations on own lines. Returns the time of an atomic addition, in ns.
+    fn operations(&mut self, home: Option<u32>) -> Option<f64> {
         let effort = self.effort;
         let here = |measure: fn(Effort) -> Option<f64>| cpu::on(home?, || measure(effort))?;
         let Self { found, sheet, .. } = self;
@@ -137,11 +139,20 @@ impl Session {
             "a chain of operations of one cycle, one thread",
             &mut found.clock.ghz,
         );
-        sheet.put("atomic addition", here(own::rmw), "ns", "to a line of its own", &mut latency.rmw);
+        let addition = here(own::rmw);
         sheet.put("store", here(own::store), "ns", "to a line of its own", &mut latency.store);
         sheet.put("pause", here(own::pause), "ns", "the polling hint, in a loop", &mut latency.pause);
         let how = "a line in each of 8,192 pages, minus 8,192 adjacent lines";
         sheet.put("page walk", here(own::page_walk), "ns", how, &mut found.cache.tlb.walk_ns);
+        addition
+    }
+
+    /// What an atomic addition of `ns` takes beyond its load. Loads must be known.
+    fn addition(&mut self, ns: Option<f64>) {
+        let latency = &mut self.found.latency_ns;
+        let beyond = ns.map(|ns| beyond_load(latency, ns));
+        let how = "to a line of its own, minus an L1 load";
+        self.sheet.put("atomic addition", beyond, "ns", how, &mut latency.rmw);
     }
 
     fn loads(&mut self, home: Option<u32>) {
@@ -173,5 +184,71 @@ impl Session {
         sheet.put(last, in_llc, "ns", how, &mut latency.llc[0]);
         let how = "random walk through 4 times the last-level cache, or the memory that may be used";
         sheet.put(behind, in_memory, "ns", how, &mut latency.dram[0]);
+    }
+}
+
+/// What a read-modify-write of an own line, of `ns` in all, takes beyond its load, in ns. The simulation adds the load.
+fn beyond_load(latency: &Latency, ns: f64) -> f64 {
+    (ns - latency.l1).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use flashlock_locks::machine::Word as _;
+    use flashlock_sim::{self as sim, Options, Simulation, Word};
+
+    use super::super::distances::upgrade;
+    use super::*;
+
+    /// The ns of `act` on a simulated machine, on a word that another core has read, too, if `shared`.
+    fn simulated(machine: &Description, shared: bool, act: impl Fn(&Word) + 'static) -> f64 {
+        let mut simulation = Simulation::new(machine, Options::default());
+        let word = Rc::new(simulation.place("word", Word::new(0)));
+        let (took, theirs) = (Rc::new(Cell::new(0)), Rc::clone(&word));
+        let told = Rc::clone(&took);
+        simulation.spawn(move || {
+            word.fetch_add(1, Relaxed);
+            sim::delay(10e3);
+            if shared {
+                word.load(Relaxed);
+            }
+            let begin = sim::now();
+            act(&word);
+            told.set(sim::now() - begin);
+        });
+        simulation.spawn(move || {
+            sim::delay(5e3);
+            if shared {
+                theirs.load(Relaxed);
+            }
+        });
+        simulation.run().expect("it ends");
+        took.get() as f64
+    }
+
+    #[test]
+    fn simulated_operations_cost_what_was_measured() {
+        const TIMES: u32 = 1000;
+        let mut machine = Description::find(DEFAULTS).expect("a machine");
+        machine.topology.packages = 1;
+        let latency = &mut machine.latency_ns;
+        latency.rmw = beyond_load(latency, 7.25);
+        latency.upgrade[0] = upgrade(latency, 60.0).expect("it takes time");
+        let loop_ns = simulated(&machine, false, |word| {
+            for _ in 0..TIMES {
+                word.fetch_add(1, Relaxed);
+            }
+        });
+        let each = loop_ns / f64::from(TIMES);
+        assert!((each - 7.25).abs() < 0.01, "an addition takes {each} ns");
+        let one = simulated(&machine, true, |word| {
+            word.fetch_add(1, Relaxed);
+        });
+        assert!((one - 60.0).abs() <= 1.0, "a word that another core has read takes {one} ns");
+        assert_eq!(beyond_load(&machine.latency_ns, 1.0), 0.0);
     }
 }

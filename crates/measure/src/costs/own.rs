@@ -59,7 +59,7 @@ pub fn page_walk(effort: Effort) -> Option<f64> {
     Some((apart - together).max(0.0))
 }
 
-/// An atomic addition to an own line, in ns.
+/// An atomic addition to an own line, with its load, in ns.
 pub fn rmw(effort: Effort) -> Option<f64> {
     let own = Own(AtomicU64::new(0));
     median(effort, || {
