@@ -20,6 +20,10 @@ const GAP_NS: u64 = 500_000;
 /// How long a CPU is idle, in µs, before it is woken up.
 pub const IDLE_US: [u32; 3] = [0, 50, 500];
 
+/// How long a thread takes at most, in µs, from saying that it is about to sleep until it sleeps. If it takes longer,
+/// the attempt does not count.
+const FALL_ASLEEP_US: u32 = 20;
+
 /// How long a thread sleeps, in µs, to find out for how long it really does.
 pub const SLEEP_US: u32 = 200;
 
@@ -65,15 +69,16 @@ pub fn wake_up(effort: Effort, [waker, sleeper]: [u32; 2], idle_us: u32) -> Opti
         let round = |round| {
             until(|| asleep.load(Acquire) >= round);
             // It is about to sleep. Give it time to do so, and then to be idle.
-            sys::nap(20 + idle_us);
+            rest(FALL_ASLEEP_US + idle_us, waker != sleeper);
             let start = now();
             word.store(round, Release);
-            futex::wake(&raw const word, 1);
+            let slept = futex::wake(&raw const word, 1) > 0;
             let called = now() - start;
             until(|| woken.load(Acquire) > start);
-            (called as f64 / 1e3, woken.load(Acquire).saturating_sub(start) as f64 / 1e3)
+            let latency = woken.load(Acquire).saturating_sub(start);
+            slept.then_some((called as f64 / 1e3, latency as f64 / 1e3))
         };
-        (1..=rounds).map(round).collect::<Vec<_>>()
+        (1..=rounds).filter_map(round).collect::<Vec<_>>()
     };
     [waker, sleeper].iter().all(|&cpu| cpu::on(cpu, || ()).is_some()).then_some(())?;
     let times = thread::scope(|scope| {
@@ -161,9 +166,40 @@ pub fn oversleep(effort: Effort) -> Option<f64> {
     })
 }
 
+/// Lets another thread sleep for so many µs. A timer rings tens of µs too late, so a thread with a CPU of its own
+/// looks at the clock. On the other thread's CPU it must sleep, because that one needs the CPU to begin with.
+fn rest(us: u32, has_own_cpu: bool) {
+    if !has_own_cpu {
+        return sys::nap(us);
+    }
+    let (start, time) = (Instant::now(), Duration::from_micros(us.into()));
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 /// Waits, and yields meanwhile: on one CPU, the other thread needs it.
 fn until(done: impl Fn() -> bool) {
     while !done() {
         sys::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_is_not_idle_for_as_long_as_a_timer_takes() {
+        let took = |has_own_cpu| {
+            let one = |_| {
+                let start = Instant::now();
+                rest(FALL_ASLEEP_US, has_own_cpu);
+                start.elapsed().as_micros()
+            };
+            (0..50).map(one).min().expect("fifty")
+        };
+        let (clock, timer) = (took(true), took(false));
+        assert!((20..40).contains(&clock) && timer >= 20, "{clock} µs by the clock, {timer} µs by a timer");
     }
 }
