@@ -43,4 +43,5 @@ mod sem_mutants;
 mod shuffling;
 mod states;
 mod still;
+mod trust;
 mod unwaited;

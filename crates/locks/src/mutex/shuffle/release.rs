@@ -13,11 +13,12 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::node::{Node, state};
+use crate::machine::node::{Node, ROLE, state};
 use crate::machine::{Handle, Kept, Machine, Word};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::parts::counted;
 use crate::parts::queue::link::handle_in;
+use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
 
 /// If heads do not run at once when they are handed the lock, the bound is stretched, up to this many bounds ...
@@ -45,7 +46,10 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn unlock_contended(&self, head: u32) {
         match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {
             Some(waiter) if !pass_over(waiter.node::<M>()) && !self.sleeps(waiter.node::<M>()) => {
-                self.free();
+                // It may have fallen asleep since.
+                if let Some(woken) = self.free() {
+                    vouch_for::<M>(waiter, woken);
+                }
             }
             _ => self.unlock_slow(head),
         }
@@ -63,15 +67,11 @@ impl<M: Machine> Lock<'_, M> {
         if head & ROUSE != 0 {
             self.queue.head.fetch_and(!ROUSE, Relaxed); // Relaxed: the holder's own flag.
         }
-        let Some(waiter) = named(head) else {
-            self.free();
-            return;
-        };
+        let Some(waiter) = named(head) else { return self.free_unseen() };
         let node = waiter.node::<M>();
         if !node.is_alive() {
             self.queue.discard_dead_queue(self.queue.head.load(Relaxed));
-            self.free();
-            return;
+            return self.free_unseen();
         }
         let sleeps = self.sleeps(node);
         let asked = head & PROMISED == ASKED;
@@ -81,14 +81,31 @@ impl<M: Machine> Lock<'_, M> {
         if !sleeps && !asked && is_idle(node) {
             self.evict(waiter);
         }
+        if sleeps {
+            note_awake::<M>(waiter); // Already here: this thread, too, may be stopped after the wake-up.
+        }
         let woken = self.free();
         // From here on, only nodes are accessed.
-        if woken.is_some_and(|woken| woken > 0) {
-            note_awake::<M>(waiter);
+        if let Some(woken) = woken {
+            vouch_for::<M>(waiter, woken);
         }
-        let unheard = woken == Some(0) && node.state.load(Relaxed) == state::NAPPING;
-        if unheard || head & ROUSE != 0 {
+        if head & ROUSE != 0 {
             rouse::<M>(waiter);
+        }
+    }
+
+    /// [`Self::free`], by a releaser that saw no head. There may be one by now, which sleeps, and waiters behind it
+    /// that rely on its wake-up. If that wakes a thread, it also wakes another waiter of the queue, wherever that is.
+    ///
+    /// If it wakes none, no waiter is looked for. The word is 2 without a sleeper whenever a head that slept has the
+    /// lock and no thread came after it, and a look at all nodes would cost each such release too much. So a waiter
+    /// sleeps on if the releaser stood still between its two accesses for as long as that waiter had patience, *and*
+    /// the new head froze while it slept.
+    #[inline]
+    pub(super) fn free_unseen(&self) {
+        let (word, queue): (*const M::Word, *const ShflQueue<M>) = (self.word, self.queue);
+        if self.word.hand_back(FREE, HELD, Release) {
+            wake_unseen::<M>(word, queue);
         }
     }
 
@@ -136,7 +153,8 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// 1 | 2 -> 0. If the word was 2, wakes all threads that sleep on it, and returns how many slept.
+    /// 1 | 2 -> 0. If the word was 2, wakes all threads that sleep on it, and returns how many slept. The caller
+    /// [vouches](vouch_for) for the head.
     #[inline]
     pub(super) fn free(&self) -> Option<u32> {
         let word: *const M::Word = self.word;
@@ -153,6 +171,30 @@ impl<M: Machine> Lock<'_, M> {
 #[inline(never)]
 fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
     counted::wake::<M>(word, u32::MAX)
+}
+
+/// The same, by a releaser that saw no head: see [`Lock::free_unseen`]. The queue may be gone: only its address is
+/// used.
+#[cold]
+#[inline(never)]
+fn wake_unseen<M: Machine>(word: *const M::Word, queue: *const ShflQueue<M>) {
+    if counted::wake::<M>(word, u32::MAX) > 0 {
+        rouse_any::<M>(ShflQueue::mark_of(queue));
+    }
+}
+
+/// A release has freed the word, on which threads slept, and woken so many: waiters behind the head rely on the head.
+/// If no thread slept there, although the head should, the head may be frozen: wakes one of these waiters. Otherwise
+/// the head is awake: leaves a note to the first of them. Accesses nodes only.
+#[cold]
+pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
+    // Relaxed: it slept before the release that found the word so; a wrong guess wakes a thread in vain, or leaves a
+    // note in vain.
+    if woken == 0 && head.node::<M>().state.load(Relaxed) == state::NAPPING {
+        rouse::<M>(head);
+    } else {
+        note_awake::<M>(head);
+    }
 }
 
 /// The release passes this head over. Returns whether it should look whether the head runs. Only the holder calls this.
@@ -197,6 +239,20 @@ pub(crate) fn wake<M: Machine>(waiter: Handle) {
         // It does not sleep where it should: it is about to see its new state, or it is frozen.
         rouse::<M>(waiter);
     }
+}
+
+/// Wakes a sleeper of the queue with this mark, in case the head is frozen, which is not known. Accesses nodes only.
+///
+/// Relaxed: a waiter that relies on a wake-up fell asleep long ago, after [`LOOK`](super::turn::LOOK). If a thread is
+/// not seen, or wrongly taken to be in this queue, one is woken in vain, or the next to look is later.
+#[cold]
+pub(crate) fn rouse_any<M: Machine>(mark: u32) {
+    let wakes = |handle: Handle| {
+        let node = handle.node::<M>();
+        node.state.load(Relaxed) == state::PARKED && node.role.load(Relaxed) & !ROLE == mark && M::unpark(node) > 0
+    };
+    // SAFETY: nothing is written.
+    unsafe { M::any_node(wakes) };
 }
 
 /// Wakes the first sleeper behind the head, in case the head is frozen: that sleeper looks for the lock itself.

@@ -248,9 +248,7 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
     #[inline]
     unsafe fn release(word: &M::Word, queue: &ShflQueue<M>) {
         match queue.head.load(Relaxed) & !ARRIVAL {
-            0 => {
-                Lock { word, queue }.free();
-            }
+            0 => Lock { word, queue }.free_unseen(),
             head => Self::unlock_contended::<M>(word, queue, head),
         }
     }

@@ -122,9 +122,14 @@ impl<M: Machine> ShflQueue<M> {
         role & ROLE | self.mark()
     }
 
-    /// Made of the queue's address: one queue in 32,768 has the same.
-    fn mark(&self) -> u32 {
-        ((&raw const self.tail as usize >> 2) as u32).wrapping_mul(0x9e37_79b1) & !ROLE
+    /// The queue's mark, in the [role](Node::role) of its waiters.
+    pub(crate) fn mark(&self) -> u32 {
+        Self::mark_of(self)
+    }
+
+    /// The same, of a queue that may be gone. Made of its address: one queue in 32,768 has the same.
+    pub(crate) fn mark_of(queue: *const Self) -> u32 {
+        ((queue as usize >> 2) as u32).wrapping_mul(0x9e37_79b1) & !ROLE
     }
 
     /// Whether this may still be the queue in which the thread with this node waits, as far as that thread can tell:

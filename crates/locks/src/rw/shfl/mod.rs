@@ -120,11 +120,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::shuffle::release::rouse;
+use crate::mutex::shuffle::release::{rouse, rouse_any, vouch_for};
 use crate::parts::counted::wake;
 use crate::parts::policy::{Admission, GroupByRole};
 use crate::parts::shuffle::ShflQueue;
-use crate::parts::shuffle::front::{named, note_awake};
+use crate::parts::shuffle::front::named;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::shfl::turn::{OtherEntry, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
@@ -237,11 +237,11 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     fn subtract(&self, what: u32) {
-        let address: *const M::Word = &raw const self.count;
+        let (address, queue): (*const M::Word, *const ShflQueue<M>) = (&raw const self.count, &raw const self.queue);
         let seen = self.count.fetch_add(what.wrapping_neg(), Release);
         // Invariant 5. The flags stay: the next release finds them.
         if frees(seen, what) && seen & (SLEEPER | AWAITED) != 0 {
-            rouse_sleepers::<M>(address, seen);
+            rouse_unseen::<M>(address, queue, seen);
         }
     }
 
@@ -274,7 +274,12 @@ impl<M: Machine> ShflRwState<M> {
         if seen & (WRITER | BAR_READERS) == 0 && seen < FULL {
             return Some(seen);
         }
-        let _ = self.give_back(READER); // Invariant 2.
+        // Invariant 2.
+        if let Some(woken) = self.give_back(READER)
+            && let Some(head) = self.live_head()
+        {
+            vouch_for::<M>(head, woken);
+        }
         None
     }
 
@@ -386,9 +391,7 @@ impl<M: Machine> ShflRwState<M> {
         let Some(head) = head else { return };
         let naps = || head.node::<M>().state.load(Relaxed) == state::NAPPING;
         match woken {
-            // It may be frozen.
-            Some(0) if naps() => rouse::<M>(head),
-            Some(_) => note_awake::<M>(head),
+            Some(woken) => vouch_for::<M>(head, woken),
             None if count & WOKEN != 0 && is_rarer(head.node::<M>()) && naps() => rouse::<M>(head),
             None => {}
         }
@@ -439,6 +442,16 @@ fn is_rarer<M: Machine>(head: &Node<M>) -> bool {
 #[cold]
 fn rouse_sleepers<M: Machine>(address: *const M::Word, seen: u32) -> u32 {
     wake::<M>(address, if seen & SLEEPER != 0 { u32::MAX } else { 1 })
+}
+
+/// The same, for a releaser that saw no sleeper. If the head sleeps by now, waiters behind it may rely on its wake-up,
+/// and it may be frozen: wakes one of them, too. The queue may be gone: only its address is used.
+#[cold]
+fn rouse_unseen<M: Machine>(address: *const M::Word, queue: *const ShflQueue<M>, seen: u32) {
+    rouse_sleepers::<M>(address, seen);
+    if seen & SLEEPER != 0 {
+        rouse_any::<M>(ShflQueue::mark_of(queue));
+    }
 }
 
 impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
