@@ -8,13 +8,13 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
-use crate::machine::{Deadline, Handle, Machine, Patience, Word};
+use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::naps::{nap_longer, stay_away};
 use crate::parts::policy::Admission;
-use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, waited};
+use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, note_awake, waited};
 use crate::parts::shuffle::shuffler;
 use crate::parts::wait::WaitPolicy;
 
@@ -148,12 +148,14 @@ impl<M: Machine> Lock<'_, M> {
         // AcqRel: see `hand_over`.
         let won = self.word.swap(SLEEPERS, AcqRel) == FREE;
         let promise = self.queue.head.load(Relaxed) & PROMISED;
+        let mut woken = false;
         if !won && promise == PROMISED {
             nap_longer::<M>(nap, None); // The releaser needs two more instructions.
         } else if !won && promise != GRANTED {
             M::trace(Event::Park);
             loop {
                 let ended = M::park(self.word, SLEEPERS, until);
+                woken = ended == Unparked::Woken;
                 if !ended.is_by_others() && !M::is_there(self.word) {
                     return None;
                 }
@@ -168,6 +170,10 @@ impl<M: Machine> Lock<'_, M> {
             }
         }
         self.wake_up(node); // Not if it was evicted.
+        if !won && !woken {
+            // Nobody else does, or it was done before this head had said that it sleeps.
+            note_awake::<M>(me);
+        }
         Some(won)
     }
 }

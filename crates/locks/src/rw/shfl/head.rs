@@ -18,7 +18,7 @@ use crate::mutex::shuffle::release::wake;
 use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
-use crate::parts::shuffle::front::{named, note_asleep, waited};
+use crate::parts::shuffle::front::{named, note_asleep, note_awake, waited};
 use crate::parts::shuffle::shuffler;
 use crate::parts::wait::WaitPolicy;
 use crate::rw::Writer;
@@ -92,10 +92,14 @@ impl<M: Machine> ShflRwState<M> {
             }
             if !won && W::PARKS {
                 let limit = if wait.looks_around() { Some(M::sooner(look, until)) } else { until };
-                if !self.park_on_count(me, want, limit) && self.queue.stays_gone(me, until) {
+                let woken = self.park_on_count(me, want, limit);
+                if !woken && self.queue.stays_gone(me, until) {
                     return Contended::TimedOut;
                 }
                 self.wake_up(me);
+                if !woken {
+                    note_awake::<M>(me); // No release does, and the waiter behind it relies on one.
+                }
                 look = look.saturating_mul(2);
             }
         }
