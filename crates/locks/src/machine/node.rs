@@ -26,7 +26,7 @@
 //! |---|---|---|---|
 //! | `passes` | a releaser of a ShflLock that passes the head over (`mutex/shuffle/release`: `pass_over`) | any node | a hint |
 //! | `passes` | a reader that passes the head of a readers-writer lock (`rw/shfl/turn`: `admit_out_of_turn`) | any node | a hint |
-//! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiter behind it (`parts/shuffle/front`: `note_awake`, `note_asleep`) | any node | a hint |
+//! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiters behind it (`parts/shuffle/front`: `note_awake`, `note_down`, `note_asleep`) | any node | a hint |
 //! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
 //! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |

@@ -136,7 +136,7 @@ fn each(lock: &str, wait: &str, model: impl Fn(bool) + Send + Sync + Clone + 'st
         if how == "slow" && lock != "shfl" {
             continue; // Under the others, waiters need the clock to take a thread to be frozen.
         }
-        for leaves in [false] {
+        for leaves in [false, true] {
             let name = format!("{lock}:wait={wait} relied on, {how}, leaves: {leaves}");
             let model = model.clone();
             both(&name, share(lock, wait, SCHEDULES), setup, move || model(leaves));

@@ -19,7 +19,9 @@ use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::parts::counted;
 use crate::parts::queue::link::handle_in;
 use crate::parts::shuffle::ShflQueue;
-use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
+use crate::parts::shuffle::front::{
+    ASKED, GRANTED, PROMISED, REACH, ROUSE, named, naming, note_awake, note_down, waited,
+};
 
 /// If heads do not run at once when they are handed the lock, the bound is stretched, up to this many bounds ...
 const STRETCHES: u32 = 100;
@@ -35,8 +37,6 @@ const SHORT_SECTIONS: u32 = 16;
 const LOOK_EVERY: u32 = 64;
 /// A head that should have asked this long (µs) ago, and has not, does not run.
 const IDLE: u32 = 25_000;
-/// How many waiters a releaser looks at for one to wake, if the head cannot be woken.
-const ROUSE_REACH: usize = 64;
 
 impl<M: Machine> Lock<'_, M> {
     /// Releases the lock while threads wait. `head` is what the releaser saw, without
@@ -247,24 +247,35 @@ pub(crate) fn wake<M: Machine>(waiter: Handle) {
 /// not seen, or wrongly taken to be in this queue, one is woken in vain, or the next to look is later.
 #[cold]
 pub(crate) fn rouse_any<M: Machine>(mark: u32) {
-    let wakes = |handle: Handle| {
-        let node = handle.node::<M>();
-        node.state.load(Relaxed) == state::PARKED && node.role.load(Relaxed) & !ROLE == mark && M::unpark(node) > 0
+    // SAFETY: only hints are written.
+    unsafe {
+        M::any_node(|waiter| {
+            let node = waiter.node::<M>();
+            node.role.load(Relaxed) & !ROLE == mark && calls::<M>(node)
+        })
     };
-    // SAFETY: nothing is written.
-    unsafe { M::any_node(wakes) };
 }
 
 /// Wakes the first sleeper behind the head, in case the head is frozen: that sleeper looks for the lock itself.
 /// Accesses nodes only. They may have moved on meanwhile: then it wakes a thread in vain.
 pub(crate) fn rouse<M: Machine>(head: Handle) {
     let mut here = head;
-    for _ in 0..ROUSE_REACH {
+    for _ in 0..REACH {
         let Some(next) = handle_in(here.node::<M>().next.load(Acquire)) else { return };
-        let node = next.node::<M>();
-        if node.state.load(Relaxed) == state::PARKED && M::unpark(node) > 0 {
+        if calls::<M>(next.node::<M>()) {
             return;
         }
         here = next;
     }
+}
+
+/// Wakes this waiter, if it sleeps; returns whether it did. If it is awake, it may be about to fall asleep, and rely on
+/// the head: it gets a note.
+fn calls<M: Machine>(node: &Node<M>) -> bool {
+    match node.state.load(Relaxed) {
+        state::PARKED if M::unpark(node) > 0 => return true,
+        state::PARKED | state::WAITING => note_down::<M>(node),
+        _ => {}
+    }
+    false
 }

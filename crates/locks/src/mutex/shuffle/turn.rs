@@ -8,11 +8,13 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{is_idle, record_stall, rouse};
+use crate::mutex::shuffle::release::{is_idle, record_stall, rouse, rouse_any};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::counted::park;
 use crate::parts::policy::Admission;
-use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited};
+use crate::parts::shuffle::front::{
+    ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited, was_noted,
+};
 use crate::parts::shuffle::shuffler;
 use crate::parts::wait::{self, STAY, WaitPolicy};
 
@@ -150,14 +152,14 @@ impl<M: Machine> ShflQueue<M> {
     ) -> Turn {
         let node = me.node::<M>();
         let (stays, mut look) = (M::sooner(STAY, until), waiter.look_after(None));
-        let (mut trusts, mut is_there) = (false, true);
+        let (mut trusts, mut is_there, mut called) = (false, true, false);
         loop {
             let limit = if W::PARKS { stays } else { M::sooner(look, until) };
             // Not at a lock that is gone: who polls may shuffle.
             if W::SPINS && (is_there || !W::PARKS) && self.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
-            let (seen, ended) = self.sleep_in_queue::<W>(node, &mut look, trusts, until);
+            let (seen, ended) = self.sleep_in_queue::<W>(node, &mut look, trusts, &mut called, until);
             match seen {
                 // It was moved to the lock's word, and slept there until its own time had come.
                 state::NAPPING if !ended.is_by_others() && self.stays_gone(me, until) => return Turn::TimedOut,
@@ -173,10 +175,13 @@ impl<M: Machine> ShflQueue<M> {
                 if matches!(turn, Turn::Won) {
                     waiter.has_taken();
                     rouse::<M>(me); // A waiter that joined behind it may have relied on it.
+                } else if matches!(turn, Turn::TimedOut) && (called || was_noted(node)) {
+                    rouse_any::<M>(self.mark()); // Another one looks for the lock instead.
                 }
                 return turn;
             }
             (look, trusts) = (waiter.look_after(Some(look)), is_there && waiter.trusts(behind));
+            called &= !trusts;
         }
     }
 
@@ -221,12 +226,14 @@ impl<M: Machine> ShflQueue<M> {
 
     /// WAITING -> PARKED. Sleeps until its state changes, it is woken for another reason, its deadline has passed, or
     /// `look` µs are over. If it `trusts` the head to be woken, it sleeps on after `look`, twice as long each time,
-    /// until there is a note that the head is awake. Returns the state then, and why it got up the last time.
+    /// until there is a note that the head is awake. Returns the state then, and why it got up the last time. Sets
+    /// `called` if another thread wants this one to look for the lock: by such a note, or because it was roused.
     fn sleep_in_queue<W: WaitPolicy>(
         &self,
         node: &Node<M>,
         look: &mut u32,
         trusts: bool,
+        called: &mut bool,
         until: Option<Deadline>,
     ) -> (u32, Unparked) {
         let mut ended = Unparked::Changed;
@@ -237,12 +244,15 @@ impl<M: Machine> ShflQueue<M> {
         while node.state.load(Acquire) == state::PARKED {
             ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
-            if ended.is_other() || !trusts || is_noted(node) || late() {
+            *called |= trusts && is_noted(node);
+            if ended.is_other() || !trusts || *called || late() {
                 break;
             }
             *look = look.saturating_mul(2);
         }
-        (node.state.load(Acquire), ended)
+        let seen = node.state.load(Acquire);
+        *called |= seen == state::PARKED && ended == Unparked::Woken;
+        (seen, ended)
     }
 
     /// For a head that was asleep on the lock's word, and got up by itself. If the lock seems to be gone, it sleeps on

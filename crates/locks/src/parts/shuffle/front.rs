@@ -349,19 +349,42 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
 
 /// The head is awake, or is being woken. If the waiter behind it sleeps, that waiter should look for the lock itself if
 /// this lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
+///
+/// The waiter behind it may be about to give up. Either this sees that it has, and also notes it for the one behind
+/// that, or it sees the note ([`was_noted`]).
 pub fn note_awake<M: Machine>(head: Handle) {
-    note::<M>(head, AWAKE);
+    note::<M>(head, note_down);
+}
+
+/// This waiter should look for the lock itself. AcqRel pairs with `was_noted`: whichever of the two exchanges is second
+/// sees what came before the first.
+pub fn note_down<M: Machine>(waiter: &Node<M>) {
+    waiter.check_at.swap(AWAKE, AcqRel);
 }
 
 /// The head sleeps, or is about to: a release will wake it.
 pub fn note_asleep<M: Machine>(head: Handle) {
-    note::<M>(head, 0);
+    note::<M>(head, |waiter| waiter.check_at.store(0, Relaxed));
 }
 
-fn note<M: Machine>(head: Handle, what: u32) {
-    if let Some(next) = handle_in(head.node::<M>().next.load(Acquire)) {
-        next.node::<M>().check_at.store(what, Relaxed);
+/// Writes into the node of the first waiter behind the head that has not given up, and into those before it.
+fn note<M: Machine>(head: Handle, write: impl Fn(&Node<M>)) {
+    let mut here = head;
+    for _ in 0..REACH {
+        let Some(next) = handle_in(here.node::<M>().next.load(Acquire)) else { return };
+        let node = next.node::<M>();
+        write(node);
+        if node.state.load(Relaxed) != state::ABANDONED {
+            return;
+        }
+        here = next;
     }
+}
+
+/// Whether a waiter that has given up had the note that the head is awake: then another one must look for the lock. The
+/// node may be another waiter's by now, whose note this leaves as it is. AcqRel: see [`note_awake`].
+pub fn was_noted<M: Machine>(left: &Node<M>) -> bool {
+    left.check_at.fetch_or(0, AcqRel) != 0
 }
 
 /// Whether the waiter has the note that the head is awake. Clears it: it is set again if the head stays awake. Relaxed:
@@ -376,6 +399,10 @@ pub fn is_noted<M: Machine>(waiter: &Node<M>) -> bool {
 
 /// Value of `check_at`.
 const AWAKE: u32 = 1;
+
+/// How many nodes behind the head a thread looks at for a waiter. There are not many more nodes in a queue whose
+/// waiters have given up ([`left::MAX`]).
+pub const REACH: usize = 64;
 
 /// How long the head has been head, in µs.
 pub fn waited<M: Machine>(node: &Node<M>) -> u32 {
