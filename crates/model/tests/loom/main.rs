@@ -54,4 +54,5 @@ mod sem_mutants;
 mod stacks;
 mod states;
 mod timeouts;
+mod tries;
 mod walks;

@@ -376,10 +376,17 @@ fn try_take<M: Machine>(word: &M::Word) -> bool {
     word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
 }
 
-/// free -> HELD, whatever flags the standby thread has set.
+/// free -> HELD, whatever flags the standby thread has set. Arrivals and the standby thread change a free word, too: it
+/// fails only if the word is held.
 fn try_barge<M: Machine>(word: &M::Word) -> bool {
-    let seen = word.load(Relaxed);
-    seen & HELD == 0 && word.compare_exchange(seen, seen | HELD, Acquire, Relaxed).is_ok()
+    let mut seen = word.load(Relaxed);
+    while seen & HELD == 0 {
+        match word.compare_exchange(seen, seen | HELD, Acquire, Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    false
 }
 
 // SAFETY: nodes are the inner lock's, which is called as the contract says (invariant 2).
