@@ -47,6 +47,19 @@ pub fn settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> u32 {
     now
 }
 
+/// [`settle`], for an attempt, which must not wait for long: a signal handler's own thread may be the one that settles.
+/// Returns whether the object can be used. If another thread settles, polls for a moment.
+#[inline]
+pub fn settle_soon<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
+    epoch.load(Acquire) == M::epoch() || settle_soon_slow::<M>(epoch, reset)
+}
+
+#[cold]
+fn settle_soon_slow<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
+    let now = M::epoch();
+    try_settle::<M>(epoch, reset) || M::spin_until(epoch, Acquire, Patience::Budget, |seen| seen == now).is_some()
+}
+
 /// [`settle`], for a thread that must not wait for another. Returns whether the object can be used. If not, another
 /// thread settles, or did a moment ago.
 pub fn try_settle<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {

@@ -43,5 +43,6 @@ mod sem_mutants;
 mod shuffling;
 mod states;
 mod still;
+mod stopped;
 mod trust;
 mod unwaited;

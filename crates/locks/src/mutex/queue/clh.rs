@@ -69,7 +69,7 @@ use crate::machine::node::state;
 use crate::machine::{Clock, Deadline, Handle, Machine, Patience, TimedOut, Word};
 use crate::parts::counted::{contended, park};
 use crate::parts::raw::RawLock;
-use crate::parts::settle::settle;
+use crate::parts::settle::{settle, settle_soon};
 use crate::parts::wait::{self, SpinThenPark, WaitPolicy, hand_off, notify};
 
 /// How many abandoned nodes at the tail a tried acquisition passes over.
@@ -109,7 +109,11 @@ impl<M: Machine> ClhQueue<M> {
     /// Call it before joining and releasing. In a forked child only the holder, if there is one, is left of the queue.
     #[inline]
     fn settle(&self) {
-        settle::<M>(&self.epoch, || self.tail.store(self.owner.load(Relaxed), Relaxed));
+        settle::<M>(&self.epoch, || self.reset());
+    }
+
+    fn reset(&self) {
+        self.tail.store(self.owner.load(Relaxed), Relaxed);
     }
 
     /// A node for a thread that joins.
@@ -258,8 +262,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawLock<M> for Clh<W> {
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &ClhQueue<M>) -> bool {
-        queue.settle();
-        queue.try_join::<W>(queue.tail.load(Acquire))
+        settle_soon::<M>(&queue.epoch, || queue.reset()) && queue.try_join::<W>(queue.tail.load(Acquire))
     }
 
     #[inline]

@@ -70,7 +70,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
-use crate::parts::settle::settle;
+use crate::parts::settle::{settle, settle_soon};
 
 /// Steps of a pause for each waiter ahead, and the longest pause.
 const STEPS_EACH: u32 = 16;
@@ -122,7 +122,11 @@ impl<M: Machine> TicketQueue<M> {
     /// served, except the holder's.
     #[inline]
     fn settle(&self) {
-        settle::<M>(&self.epoch, || self.numbers().reset(self.numbers().is_held()));
+        settle::<M>(&self.epoch, || self.reset());
+    }
+
+    fn reset(&self) {
+        self.numbers().reset(self.numbers().is_held());
     }
 }
 
@@ -251,8 +255,7 @@ unsafe impl<M: Machine> RawLock<M> for Ticket {
 
     #[inline]
     unsafe fn try_acquire(_: &M::Word, queue: &TicketQueue<M>) -> bool {
-        queue.settle();
-        queue.numbers().try_draw()
+        settle_soon::<M>(&queue.epoch, || queue.reset()) && queue.numbers().try_draw()
     }
 
     /// With a deadline, polls, and draws only a number that is being served (departure 2).

@@ -97,7 +97,7 @@ use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::parts::naps::nap_longer;
 use crate::parts::raw::RawLock;
-use crate::parts::settle::settle;
+use crate::parts::settle::{settle, settle_soon};
 use crate::parts::side::{Side, above};
 use crate::parts::wait::SpinThenPark;
 use global::{BackOff, GlobalTicket};
@@ -146,27 +146,31 @@ struct Lock<'a, M: Machine, G: Global, L, P> {
 impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     fn new(word: &'a M::Word, queue: &'a CohortQueue<M, G::State<M>>) -> Self {
         let this = Self { word, queue, local: PhantomData };
-        this.settle();
+        settle::<M>(&queue.epoch, || this.reset());
         this
+    }
+
+    /// The same, for an attempt. None if another thread settles.
+    fn for_try(word: &'a M::Word, queue: &'a CohortQueue<M, G::State<M>>) -> Option<Self> {
+        let this = Self { word, queue, local: PhantomData };
+        settle_soon::<M>(&queue.epoch, || this.reset()).then_some(this)
     }
 
     /// In a forked child no thread waits. The holder, if there is one, has the local locks of `home` and of the parts
     /// above it.
-    fn settle(&self) {
-        settle::<M>(&self.queue.epoch, || {
-            let held = G::is_held::<M>(self.word, &self.queue.global);
-            if let Some(side) = self.own_side() {
-                let home = Name::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
-                side.all_names(&mut |part| {
-                    let is_held = line::<M>(home).any(|other| other == part);
-                    L::reset::<M>(part.block(), is_held);
-                    if !is_held {
-                        part.block::<M>().passes.store(0, Relaxed);
-                    }
-                });
-            }
-            G::reset(&self.place(), held);
-        });
+    fn reset(&self) {
+        let held = G::is_held::<M>(self.word, &self.queue.global);
+        if let Some(side) = self.own_side() {
+            let home = Name::from_word(self.queue.home.load(Relaxed)).filter(|_| held);
+            side.all_names(&mut |part| {
+                let is_held = line::<M>(home).any(|other| other == part);
+                L::reset::<M>(part.block(), is_held);
+                if !is_held {
+                    part.block::<M>().passes.store(0, Relaxed);
+                }
+            });
+        }
+        G::reset(&self.place(), held);
     }
 
     /// The side block, if there is one and it belongs to this process (invariant 5).
@@ -324,7 +328,7 @@ unsafe impl<M: Machine, G: Global, L: LocalLock, P: Parts> RawLock<M> for Cohort
     type Queue = CohortQueue<M, G::State<M>>;
 
     unsafe fn try_acquire(word: &M::Word, queue: &Self::Queue) -> bool {
-        Lock::<M, G, L, P>::new(word, queue).try_lock()
+        Lock::<M, G, L, P>::for_try(word, queue).is_some_and(|lock| lock.try_lock())
     }
 
     unsafe fn acquire(word: &M::Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
