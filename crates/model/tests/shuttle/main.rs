@@ -23,6 +23,7 @@ mod lifetime;
 mod modelled;
 #[path = "../shared/mutants.rs"]
 mod mutants;
+mod pending;
 mod polite;
 #[path = "../shared/polite_mutants.rs"]
 mod polite_mutants;

@@ -14,7 +14,11 @@ use crate::mutex::queue::qspin::word::{
     LOCKED, SLEEPS, has_pending, is_busy, is_locked, pending_mark, without_pending,
 };
 use crate::parts::counted::park;
+use crate::parts::naps::nap_longer;
 use crate::parts::wait::{self, WaitPolicy};
+
+/// How long (µs) the waiter that is PENDING naps at first if its bit is missing.
+const RESTORED: u32 = 10;
 
 /// How the wait of the waiter that is PENDING ended.
 #[derive(Clone, Copy)]
@@ -45,7 +49,11 @@ impl<M: Machine> Line<'_, M> {
     }
 
     /// Waits while (LOCKED, PENDING); then (PENDING) -> (LOCKED).
+    ///
+    /// While the bit is missing, this waiter can neither acquire nor leave. Usually that is a few instructions of a
+    /// joiner. But the joiner may have been stopped there: after a round in vain, this waiter naps.
     pub(super) fn wait_pending<W: WaitPolicy>(self, mark: u32, until: Option<Deadline>) -> Pending {
+        let mut nap = RESTORED;
         loop {
             let mut won = false;
             let attempt = |seen| {
@@ -59,10 +67,15 @@ impl<M: Machine> Line<'_, M> {
             if pending_mark::<M>() != Some(mark) {
                 return Pending::Lost;
             }
-            if until.is_some_and(|deadline| M::expired(&deadline)) && self.leave_pending() {
+            let late = until.is_some_and(|deadline| M::expired(&deadline));
+            if late && self.leave_pending() {
                 return Pending::TimedOut;
             }
-            if W::PARKS {
+            // Relaxed: only decides how to wait.
+            let seen = self.word.load(Relaxed);
+            if !has_pending::<M>(seen) && (late || !is_locked(seen)) {
+                nap_longer::<M>(&mut nap, until);
+            } else if W::PARKS {
                 self.park_on_word(until, is_locked);
             }
         }
