@@ -181,7 +181,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         node.check_at.store(0, Relaxed); // and this.
         let behind = lock.queue.join_behind(me, me);
         if behind.is_some() {
-            return lock.queue.wait_turn::<W, P>(me, behind, until, Sleeper { lock, revoked: false });
+            return lock.queue.wait_turn::<W, P>(me, behind, until, Sleeper { lock, revoked: None });
         }
         start_clock(node);
         node.state.store(state::HEAD, Relaxed); // No other thread changes it yet: `head` does not name it.
@@ -214,11 +214,11 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     /// Takes a lock whose grant is stale: a grant that is never taken must not keep the lock held for ever.
     #[cold]
     fn try_stale<M: Machine>(lock: &Lock<'_, M>) -> bool {
-        let taken = lock.revoke_stale_grant();
-        if taken {
-            lock.evict_idle_head(true);
+        let revoked = lock.revoke_stale_grant();
+        if revoked.is_some() {
+            lock.evict_idle_head(revoked);
         }
-        taken
+        revoked.is_some()
     }
 }
 
@@ -281,7 +281,7 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
 
     unsafe fn acquire_adopted(word: &M::Word, queue: &ShflQueue<M>, me: Handle) {
         let lock = Lock { word, queue };
-        let turn = lock.queue.wait_turn::<W, P>(me, None, None, Sleeper { lock: &lock, revoked: false });
+        let turn = lock.queue.wait_turn::<W, P>(me, None, None, Sleeper { lock: &lock, revoked: None });
         // Without a deadline it cannot time out.
         let _ = Self::finish(&lock, me, turn, None);
     }

@@ -58,29 +58,29 @@ impl<M: Machine> Lock<'_, M> {
             && behind.is_none_or(ShflQueue::<M>::is_linked)
     }
 
-    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: then this thread has the lock. Returns
-    /// whether it has.
-    pub(super) fn revoke_stale_grant(&self) -> bool {
+    /// (head = waiter, GRANTED) -> (head = waiter), if the grant is stale: then this thread has the lock. Returns the
+    /// waiter if it has.
+    pub(super) fn revoke_stale_grant(&self) -> Option<Handle> {
         let head = self.queue.head.load(Acquire) & !BESIDE;
-        let Some(taker) = named(head).filter(|_| head & PROMISED == GRANTED) else { return false };
+        let taker = named(head).filter(|_| head & PROMISED == GRANTED)?;
         let age = M::micros().wrapping_sub(taker.node::<M>().granted_at.load(Relaxed));
         let stale = M::tunables().bound_us.saturating_mul(2).max(STALE_GRANT);
         let taken = age > stale && self.queue.change_head(head, head & !GRANTED);
         if taken {
             record_stall::<M>(age);
         }
-        taken
+        taken.then_some(taker)
     }
 
     /// The holder, which has won the lock out of turn, evicts the head if the head does not run. The head does not run
-    /// if it has let a grant become stale (`revoked`); otherwise the clock decides, and for a head that should be
-    /// asleep also the kernel. It may be that no other waiter looks for the lock by itself. So the holder's release
-    /// wakes another sleeper.
-    pub(super) fn evict_idle_head(&self, revoked: bool) {
+    /// if it has let a grant become stale (`revoked`: the waiter whose grant that was, which may have left since);
+    /// otherwise the clock decides, and for a head that should be asleep also the kernel. It may be that no other
+    /// waiter looks for the lock by itself. So the holder's release wakes another sleeper.
+    pub(super) fn evict_idle_head(&self, revoked: Option<Handle>) {
         let Some(waiter) = named(self.queue.front()).filter(|waiter| waiter.node::<M>().is_alive()) else { return };
         let node = waiter.node::<M>();
         let idle = match node.state.load(Relaxed) {
-            _ if revoked => true,
+            _ if revoked == Some(waiter) => true,
             state::NAPPING => M::wake(self.word, u32::MAX) == 0 && waited(node) > LOOK,
             _ => is_idle(node),
         };
@@ -107,8 +107,8 @@ pub(crate) trait Waiter {
 /// What a mutex's waiter may do.
 pub(super) struct Sleeper<'a, 'b, M: Machine> {
     pub(super) lock: &'a Lock<'b, M>,
-    /// Whether it has the lock because it revoked a grant.
-    pub(super) revoked: bool,
+    /// The waiter whose grant it has revoked, to have the lock.
+    pub(super) revoked: Option<Handle>,
 }
 
 impl<M: Machine> Waiter for Sleeper<'_, '_, M> {
@@ -117,8 +117,11 @@ impl<M: Machine> Waiter for Sleeper<'_, '_, M> {
     }
 
     fn take(&mut self, _: bool) -> bool {
-        self.revoked = !try_take::<M>(self.lock.word);
-        !self.revoked || self.lock.revoke_stale_grant()
+        if try_take::<M>(self.lock.word) {
+            return true;
+        }
+        self.revoked = self.lock.revoke_stale_grant();
+        self.revoked.is_some()
     }
 
     fn has_taken(&self) {
@@ -295,4 +298,42 @@ impl<M: Machine> ShflQueue<M> {
 /// ago), or it was head, and has been evicted before it noticed. (A head that contends finds out.)
 fn is_notified(seen: u32) -> bool {
     matches!(seen, state::HEAD | state::NAPPING | state::EVICTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Memory as _;
+    use crate::machine::bench::{Bench, Plain, stop_clock};
+    use crate::parts::shuffle::front::{naming, start_clock};
+    use crate::parts::zeroed::Zeroed;
+
+    /// The head lets a grant become stale, and leaves as soon as it is revoked. Its successor has done nothing.
+    #[test]
+    fn the_successor_of_a_revoked_head_stays() {
+        let (word, queue) = (Plain::new(1), ShflQueue::<Bench>::zeroed());
+        stop_clock(0);
+        let [first, second] = [state::HEAD, state::WAITING].map(|initial| {
+            // SAFETY: they are in this queue only.
+            let me = unsafe { Bench::take_node() };
+            me.node::<Bench>().prepare(initial);
+            me
+        });
+        let (first_node, second_node) = (first.node::<Bench>(), second.node::<Bench>());
+        assert!(queue.join(first, first));
+        start_clock(first_node);
+        assert!(!queue.join(second, second));
+        queue.set_head(naming(first) | GRANTED);
+        first_node.granted_at.store(0, Relaxed);
+
+        stop_clock(100_000);
+        let lock = Lock { word: &word, queue: &queue };
+        let revoked = lock.revoke_stale_grant();
+        assert_eq!(revoked, Some(first));
+        assert!(queue.pass(first, None).is_none());
+        assert_eq!(second_node.state.load(Relaxed), state::HEAD);
+        lock.evict_idle_head(revoked);
+        assert_eq!(second_node.state.load(Relaxed), state::HEAD, "it was evicted for the grant of another");
+        assert!(queue.pass(second, None).is_none());
+    }
 }
