@@ -441,7 +441,7 @@ impl<C: Checker> World<C> {
     }
 
     /// Advances the clock of `Time::micros` by this many µs.
-    pub(crate) fn pass(&self, micros: u32) {
+    pub fn pass(&self, micros: u32) {
         self.micros.set(self.micros.get().wrapping_add(micros));
     }
 

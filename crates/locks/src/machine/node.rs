@@ -29,6 +29,7 @@
 //! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiters behind it (`parts/shuffle/front`: `note_awake`, `note_down`, `note_asleep`) | any node | a hint |
 //! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
+//! | `granted_at` | a thread that has woken the head (`mutex/shuffle/release`: `note_woken`) | any node | a hint |
 //! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
@@ -183,7 +184,8 @@ pub struct Node<M: Memory> {
     pub passes: M::Word,
     /// A hint. Each lock says what it means there.
     pub check_at: M::Word,
-    /// A hint. When it was handed the lock, [`Time::micros`](crate::machine::Time::micros).
+    /// A hint. When it was handed the lock, or last woken as the head,
+    /// [`Time::micros`](crate::machine::Time::micros).
     pub granted_at: M::Word,
     /// On a condition variable: the address of the mutex, low and high half. At a semaphore: its address. In a closure
     /// lock: that of the request.

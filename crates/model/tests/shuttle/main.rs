@@ -47,3 +47,4 @@ mod still;
 mod stopped;
 mod trust;
 mod unwaited;
+mod woken;

@@ -191,10 +191,23 @@ pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
     // Relaxed: it slept before the release that found the word so; a wrong guess wakes a thread in vain, or leaves a
     // note in vain.
     if woken == 0 && head.node::<M>().state.load(Relaxed) == state::NAPPING {
-        rouse::<M>(head);
-    } else {
-        note_awake::<M>(head);
+        return rouse::<M>(head);
     }
+    if woken > 0 {
+        note_woken::<M>(head.node());
+    }
+    note_awake::<M>(head);
+}
+
+/// The head has just been woken: it may need a while to run. A hint, where the time of a grant is: a head that has been
+/// handed the lock has been woken, too.
+pub(super) fn note_woken<M: Machine>(head: &Node<M>) {
+    head.granted_at.store(M::micros(), Relaxed);
+}
+
+/// For how long (µs) a head should have run: since it became head, or was last woken, if that is later.
+pub(super) fn awake_for<M: Machine>(head: &Node<M>) -> u32 {
+    waited(head).min(M::micros().wrapping_sub(head.granted_at.load(Relaxed)))
 }
 
 /// The release passes this head over. Returns whether it should look whether the head runs. Only the holder calls this.
@@ -213,7 +226,7 @@ fn is_due<M: Machine>(node: &Node<M>) -> bool {
 
 /// Whether a head that has not asked, and does not sleep, does not run.
 pub(super) fn is_idle<M: Machine>(node: &Node<M>) -> bool {
-    waited(node) > bound(node).saturating_mul(2).saturating_add(IDLE)
+    awake_for(node) > bound(node).saturating_mul(2).saturating_add(IDLE)
 }
 
 /// How long (µs) a head waits before it is handed the lock: `bound=`. If heads do not run when they are handed the

@@ -8,13 +8,11 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{is_idle, record_stall, rouse, rouse_any};
+use crate::mutex::shuffle::release::{awake_for, is_idle, note_woken, record_stall, rouse, rouse_any};
 use crate::mutex::shuffle::shfl::{FREE, Lock, SLEEPERS, try_take};
 use crate::parts::counted::park;
 use crate::parts::policy::Admission;
-use crate::parts::shuffle::front::{
-    ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, waited, was_noted,
-};
+use crate::parts::shuffle::front::{ARRIVAL, BESIDE, GRANTED, PROMISED, ROUSE, ShflQueue, is_noted, named, was_noted};
 use crate::parts::shuffle::shuffler;
 use crate::parts::wait::{self, STAY, WaitPolicy};
 
@@ -81,7 +79,11 @@ impl<M: Machine> Lock<'_, M> {
         let node = waiter.node::<M>();
         let idle = match node.state.load(Relaxed) {
             _ if revoked == Some(waiter) => true,
-            state::NAPPING => M::wake(self.word, u32::MAX) == 0 && waited(node) > LOOK,
+            state::NAPPING if M::wake(self.word, u32::MAX) == 0 => awake_for(node) > LOOK,
+            state::NAPPING => {
+                note_woken(node); // This thread's release is not to take it for one that does not run.
+                false
+            }
             _ => is_idle(node),
         };
         if idle {
