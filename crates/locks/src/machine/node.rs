@@ -19,7 +19,8 @@
 //! serve in any other queue. So five words of a node are **hints, whatever the node is used for**:
 //! [`since`](Node::since), [`passes`](Node::passes), [`check_at`](Node::check_at), [`granted_at`](Node::granted_at) and
 //! [`queued_at`](Node::queued_at). Any value in them, at any moment, may cost time or a place in a queue, and nothing
-//! else. They are accessed Relaxed, no handle is kept in them, and a thread may base only a preference on them.
+//! else. They are accessed Relaxed (except that `parts/shuffle/front` exchanges `check_at` with AcqRel, in its waiters'
+//! nodes), no handle is kept in them, and a thread may base only a preference on them.
 //! (`native/tests/hints.rs` writes any values into them while each lock is in use.) These are all stores of the kind:
 //!
 //! | store | by | reaches | why it is harmless |

@@ -17,6 +17,7 @@ use crate::common::{Mutex, STILL, both, world};
 
 /// How often a thread lets others run before it takes the one that it watches to be stuck.
 const LONG_ENOUGH: u32 = 3_000;
+
 /// Lets others run until `is_done`; whether it came to that.
 fn awaits(is_done: impl Fn() -> bool) -> bool {
     (0..LONG_ENOUGH).any(|_| {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::machine::Deadline;
-use flashlock_locks::rw::{RawRwLock, Writer};
+use flashlock_locks::rw::Writer;
 use flashlock_locks::{for_each_lock, for_each_rw_lock};
 use flashlock_model::Setup;
 use flashlock_model::erased::erased;
 use flashlock_model::shuttle::Shuttled;
 use flashlock_model::shuttle::thread;
 
-use crate::common::{AnyMutex, HASTY, Lock, STILL, any, both, can, share, world};
+use crate::common::{AnyMutex, HASTY, STILL, any, both, can, share, world};
 use crate::modelled::unless_alike;
 use crate::rw::{Rw, made};
 

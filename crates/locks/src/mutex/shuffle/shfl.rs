@@ -42,8 +42,8 @@
 //!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
 //!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
 //!    behind it. Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
-//!    ([`turn`](super::turn)). But as long as the head sleeps, no thread accesses the lock unless it was woken: a
-//!    program may end while threads are blocked on a lock whose memory was freed.
+//!    ([`turn`](super::turn)). If it gives up, it wakes another one. But as long as the head sleeps, no thread accesses
+//!    the lock unless it was woken: a program may end while threads are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
 //!    full of such nodes admits no newcomer ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
 //!

@@ -47,6 +47,7 @@
 //! | `tail.swap` in `join` | AcqRel | itself; the CAS in `step` | publishes the node; sees the predecessor prepared, and `head` = 0 (invariant 2) |
 //! | `next.swap` in `join`, `step` | AcqRel | each other | one of the two sees the other; the successor's node is seen prepared |
 //! | `state` CAS -> HEAD | AcqRel | `state` loads, Acquire | the new head sees `since` and `head` |
+//! | `check_at` swap in `note_down`, `fetch_or` in `was_noted` | AcqRel | each other | a waiter gives up as it is noted: one of the two threads sees the other |
 //! | `head` updates | AcqRel | each other | a chain of read-modify-writes, so that a grant's Release reaches the taker through flips of [`BESIDE`] |
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

@@ -87,7 +87,8 @@
 //! No checker can distinguish `restore`'s addition and the links' loads from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) say why they stay.
 //!
-//! **Cannot:** let a newcomer in while the waiter that is next does not run. Cannot share its mutex with code that
+//! **Cannot:** let a newcomer in while the waiter that is next does not run. Cannot let the waiter that is PENDING give
+//! up while a joiner is stopped that has overwritten its bit. Cannot share its mutex with code that
 //! bypasses flashlock.
 
 pub mod line;
