@@ -17,6 +17,7 @@ struct stage {
     pthread_t waiter, patient;
     bool patient_waits, patient_woken;
     struct timespec deadline;
+    bool shared; /* the condition variable is process-shared */
     int (*wait)(struct stage *);
     void (*act)(struct stage *); /* with the mutex; releases it, and says answered() */
     long delay, seen_free;
@@ -140,6 +141,15 @@ static bool perform(struct stage *s, bool with_patient)
     return in_time;
 }
 
+static void make_condition(pthread_cond_t *cond, bool shared)
+{
+    pthread_condattr_t attr;
+    CHECK_OK(pthread_condattr_init(&attr));
+    CHECK_OK(pthread_condattr_setpshared(&attr, shared ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE));
+    CHECK_OK(pthread_cond_init(cond, &attr));
+    CHECK_OK(pthread_condattr_destroy(&attr));
+}
+
 /* Performs with longer and longer delays until the wait is asleep before. `judge` looks at each end. */
 static void sweep(struct stage model, bool with_patient, void (*judge)(struct stage *))
 {
@@ -151,7 +161,7 @@ static void sweep(struct stage model, bool with_patient, void (*judge)(struct st
         CHECK_EQ(mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
         CHECK_OK(pthread_mutex_init(&s.mutex, NULL));
         s.cond = (pthread_cond_t *)page;
-        CHECK_OK(pthread_cond_init(s.cond, NULL));
+        make_condition(s.cond, s.shared);
         s.deadline = (struct timespec){1, 0};
         CHECK_OK(pthread_mutex_lock(&s.mutex)); /* a dry run at full speed: lazy binding */
         CHECK_RC(pthread_cond_timedwait(s.cond, &s.mutex, &s.deadline), ETIMEDOUT);
@@ -295,6 +305,23 @@ CHECK(slow_motion, broadcast_and_destruction_at_any_point_of_a_wait)
 CHECK(slow_motion, broadcast_and_destruction_at_any_point_of_a_timedwait)
 {
     sweep((struct stage){.wait = timedwait_for_go, .act = broadcast_and_destroy}, false, must_have_woken);
+}
+
+/* A private mutex, and a condition variable that processes share. */
+
+CHECK(slow_motion, signal_at_any_point_of_a_wait_on_a_shared_condition)
+{
+    sweep((struct stage){.shared = true, .wait = wait_for_go, .act = signal_inside}, false, must_have_woken);
+}
+
+CHECK(slow_motion, broadcast_and_destruction_at_any_point_of_a_wait_on_a_shared_condition)
+{
+    sweep((struct stage){.shared = true, .wait = wait_for_go, .act = broadcast_and_destroy}, false, must_have_woken);
+}
+
+CHECK(slow_motion, cancel_at_any_point_of_a_wait_on_a_shared_condition)
+{
+    sweep((struct stage){.shared = true, .wait = wait_for_go, .act = cancel}, false, must_be_cancelled);
 }
 
 CHECK(slow_motion, signal_at_any_point_of_a_time_out_is_not_swallowed)

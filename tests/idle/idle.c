@@ -24,6 +24,7 @@ enum { MANY = 100, SOME = 40 };
 static pthread_mutex_t mutexes[MANY]; /* all-zero is free */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t shared[SOME];
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static sem_t semaphore;
 
@@ -122,6 +123,17 @@ static void *in_cond_timedwait(void *object)
     return NULL;
 }
 
+/* At a process-shared condition variable, with a private mutex of its own. A wait may end without a signal: the thread
+ * waits again. */
+static void *in_shared_cond_wait(void *object)
+{
+    pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+    must(pthread_mutex_lock(&own), "pthread_mutex_lock");
+    atomic_fetch_add(&at_it, 1);
+    for (;;) must(pthread_cond_wait(object, &own), "pthread_cond_wait");
+    return NULL;
+}
+
 static void block(int count, void *(*where)(void *), void *object)
 {
     pthread_attr_t small;
@@ -211,6 +223,17 @@ static void conditions(void)
     block(SOME, in_cond_timedwait, &cond);
 }
 
+static void shared_conditions(void)
+{
+    pthread_condattr_t attr;
+    must(pthread_condattr_init(&attr), "pthread_condattr_init");
+    must(pthread_condattr_setpshared(&attr, PTHREAD_PROCESS_SHARED), "pthread_condattr_setpshared");
+    for (int i = 0; i < SOME; i++) {
+        must(pthread_cond_init(&shared[i], &attr), "pthread_cond_init");
+        block(1, in_shared_cond_wait, &shared[i]);
+    }
+}
+
 static void broadcast(void)
 {
     block(SOME, in_cond_wait, &cond);
@@ -248,6 +271,7 @@ static const struct scenario {
     {"behind-reader", behind_reader, SOME, "a lock held for reading, 40 writers"},
     {"semaphore", permits, 2 * SOME, "40 threads in sem_wait, 40 in sem_timedwait"},
     {"condition", conditions, 2 * SOME, "40 threads in pthread_cond_wait, 40 in pthread_cond_timedwait"},
+    {"shared", shared_conditions, SOME, "40 process-shared condition variables, a waiter for each"},
     {"broadcast", broadcast, SOME, "40 waiters of a broadcast, whose mutex is held"},
     {"napping", napping, SOME + 1, NULL},
 };

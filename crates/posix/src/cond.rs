@@ -7,7 +7,7 @@
 //! | private | ours | our queue; a broadcast moves its waiters to the mutex's queue |
 //! | private | glibc's (robust, PI, …) | our queue; glibc serves the mutex, and the wait returns its EOWNERDEAD |
 //! | process-shared | glibc's | glibc |
-//! | process-shared | ours | glibc's condition variable; see `wait_shared` |
+//! | process-shared | ours | glibc's condition variable; see `cond_shared` |
 //!
 //! Waits are cancellation points. The mutex is held again when cleanup handlers run. A signal that the cancelled thread
 //! has received is passed to another waiter.
@@ -15,25 +15,23 @@
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
 
-use flashlock_locks::cond::deferral::{leave, take, take_back};
+use flashlock_locks::cond::deferral::{leave, take_back};
 use flashlock_locks::cond::{CondQueue, Defer, Morph, Outcome};
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, Handle, Machine, Unparked, Word as _};
-use flashlock_locks::parts::adoption::{self, Chain, pass_baton};
+use flashlock_locks::machine::{Deadline, Handle, Machine, Unparked, Word as _};
+use flashlock_locks::parts::adoption::{Chain, pass_baton};
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::sem::Slept;
-use flashlock_native::{Word32, clock};
+use flashlock_native::Word32;
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
-use crate::cancel::{self, pthread_testcancel};
+use crate::cancel;
+use crate::cond_shared;
 use crate::glibc;
 use crate::kind::{Kind, checks_owner, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
 use crate::mutex::{clock_of, deadline, is_mine, lock, lock_woken, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
-
-/// How long a wait on glibc's condition variable with our mutex lasts before it returns and looks again, in ns.
-const SHARED_SLICE_NS: i64 = 5_000_000;
 
 /// A wait in progress: everything needed to end it.
 struct Waiting<'a, M: Machine<Word = Word32>> {
@@ -63,8 +61,8 @@ unsafe impl<L: RawLock<M>, M: Machine<Word = Word32>> Morph for ToQueue<L, M> {
 /// Leaves wake-ups to the release of plain mutexes.
 struct ToRelease<M>(PhantomData<M>);
 
-// SAFETY: `mutex::unlock` signals the waiters that `take` returns. So does `wait_shared`, before glibc
-// releases the mutex.
+// SAFETY: `mutex::unlock` signals the waiters that `take` returns. So does `cond_shared::wait`, before
+// glibc releases the mutex.
 unsafe impl<M: Machine<Word = Word32>> Defer for ToRelease<M> {
     fn defer(&self, mutex: u64, waiter: Handle) -> bool {
         // SAFETY: the waiter will acquire this mutex, so it exists.
@@ -180,96 +178,6 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     }
 }
 
-/// A wait that glibc serves entirely.
-struct SharedWait {
-    cond: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    until: Option<(clockid_t, *const timespec)>,
-}
-
-impl SharedWait {
-    unsafe extern "C-unwind" fn wait(arg: *mut c_void) -> c_int {
-        // SAFETY: `wait_shared` passes its own `SharedWait`.
-        let Self { cond, mutex, until } = unsafe { &*arg.cast::<Self>() };
-        // SAFETY: callers guarantee it.
-        unsafe {
-            match *until {
-                None => glibc::pthread_cond_wait(*cond, *mutex),
-                Some((clock, until)) => glibc::pthread_cond_clockwait(*cond, *mutex, clock, until),
-            }
-        }
-    }
-
-    /// Ends the wait of a cancelled thread. glibc has acquired the mutex again.
-    unsafe extern "C-unwind" fn cleanup(arg: *mut c_void) {
-        // SAFETY: as above; POSIX: the mutex outlives the wait.
-        unsafe { Mutex::at((*arg.cast::<Self>()).mutex) }.end_wait();
-    }
-}
-
-/// Waits on a process-shared condition variable, which is glibc's. If the word of our mutex follows glibc's protocol,
-/// glibc's code can release and acquire that mutex too. With any other mutex of ours, the thread waits with a proxy
-/// mutex, in slices. It needs slices because it misses a signal that comes between the release of our mutex and the
-/// wait. POSIX allows a wait to end without a signal.
-unsafe fn wait_shared<L: RawLock<M>, M: Machine<Word = Word32>>(
-    cond: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    until: Option<(clockid_t, *const timespec)>,
-) -> c_int {
-    M::trace(Event::GlibcShared);
-    // SAFETY: callers guarantee it, for all of this function; the proxy is a free mutex of glibc's.
-    unsafe {
-        let object = Mutex::at(mutex);
-        let kind = decode(object.kind.load(Relaxed));
-        if L::GLIBC_WORD || matches!(kind, Kind::Glibc(_)) {
-            let mut shared = SharedWait { cond, mutex, until };
-            let arg = (&raw mut shared).cast::<c_void>();
-            if matches!(kind, Kind::Plain) {
-                object.owner.store(0, Relaxed); // From here on, no signal leaves a waiter to this release.
-                if let Some(waiter) = take::<M>(object) {
-                    adoption::signal_all::<M>(waiter);
-                }
-            }
-            object.begin_wait();
-            let result = cancel::call(SharedWait::wait, SharedWait::cleanup, arg);
-            object.end_wait();
-            return result;
-        }
-        let mut end = clock::sooner((SHARED_SLICE_NS / 1000) as u32, None);
-        let mut last_slice = false;
-        if let Some((clock, until)) = until {
-            let clock = if clock == libc::CLOCK_REALTIME { Clock::Realtime } else { Clock::Monotonic };
-            let Some(until) = deadline(clock, until) else { return EINVAL };
-            end = clock::sooner((SHARED_SLICE_NS / 1000) as u32, Some(until));
-            last_slice = end == until;
-        }
-        let mut proxy = libc::PTHREAD_MUTEX_INITIALIZER;
-        let clock = if end.clock == Clock::Realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
-        let until = timespec { tv_sec: end.sec, tv_nsec: end.nsec.into() };
-        let mut before = 0;
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before);
-        glibc::pthread_mutex_lock(&raw mut proxy);
-        object.begin_wait();
-        let mut result = unlock::<L, M>(mutex);
-        if result == 0 {
-            result = glibc::pthread_cond_clockwait(cond, &raw mut proxy, clock, &raw const until);
-            lock::<L, M>(mutex);
-        }
-        object.end_wait();
-        glibc::pthread_mutex_unlock(&raw mut proxy);
-        pthread_setcancelstate(before, core::ptr::null_mut());
-        // With the mutex held, as POSIX requires.
-        pthread_testcancel();
-        if result == ETIMEDOUT && !last_slice { 0 } else { result }
-    }
-}
-
-const PTHREAD_CANCEL_DISABLE: c_int = 1;
-
-unsafe extern "C-unwind" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
 /// `pthread_cond_init`: calls glibc's, which leaves our condition variable without waiters. Counts objects that will be
 /// left to glibc.
 ///
@@ -301,7 +209,7 @@ pub unsafe extern "C-unwind" fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
     unsafe {
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
-            return wait_shared::<L, M>(cond, mutex, None);
+            return cond_shared::wait::<L, M>(cond, mutex, None);
         }
         wait_private::<L, M>(&object.queue, mutex, None)
     }
@@ -340,7 +248,7 @@ pub unsafe extern "C-unwind" fn clockwait<L: RawLock<M>, M: Machine<Word = Word3
         let Some(end) = deadline(known, until) else { return EINVAL };
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
-            return wait_shared::<L, M>(cond, mutex, Some((clock, until)));
+            return cond_shared::wait::<L, M>(cond, mutex, Some((clock, until, end)));
         }
         wait_private::<L, M>(&object.queue, mutex, Some(end))
     }
@@ -356,6 +264,7 @@ pub unsafe extern "C-unwind" fn signal<M: Machine<Word = Word32>>(cond: *mut pth
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
             M::trace(Event::GlibcShared);
+            cond_shared::await_registration::<M>(cond);
             return glibc::pthread_cond_signal(cond);
         }
         object.queue.signal(&ToRelease::<M>(PhantomData));
@@ -375,6 +284,7 @@ pub unsafe extern "C-unwind" fn broadcast<L: RawLock<M>, M: Machine<Word = Word3
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
             M::trace(Event::GlibcShared);
+            cond_shared::await_registration::<M>(cond);
             return glibc::pthread_cond_broadcast(cond);
         }
         object.queue.broadcast(&ToQueue::<L, M>(PhantomData), &ToRelease::<M>(PhantomData));
@@ -392,6 +302,7 @@ pub unsafe extern "C-unwind" fn destroy<M: Machine<Word = Word32>>(cond: *mut pt
         let object = Cond::<M>::at(cond);
         if object.flags() & COND_SHARED != 0 {
             M::trace(Event::GlibcShared);
+            cond_shared::await_registration::<M>(cond);
             return glibc::pthread_cond_destroy(cond);
         }
         if object.queue.destroy(&ToRelease::<M>(PhantomData)).is_err() { EBUSY } else { 0 }

@@ -11,6 +11,7 @@
 //! | [`layout`] | the layout of glibc's objects, by version |
 //! | [`kind`] | the kind of a mutex, and whether glibc serves it |
 //! | [`mutex`], [`cond`], [`rwlock`] | the semantics, generic over the lock |
+//! | `cond_shared` | waits on process-shared condition variables, which glibc serves |
 //! | [`spin`], [`sem`] | spinlocks and semaphores, which do not depend on the chosen lock |
 //! | `watch` | counting the use of glibc's own locks |
 //! | [`c11`] | `mtx_*` and `cnd_*` |
@@ -26,6 +27,7 @@ pub mod c11;
 mod cancel;
 pub mod common;
 pub mod cond;
+mod cond_shared;
 pub mod dispatch;
 pub mod dispatch_rw;
 mod environment;
