@@ -19,8 +19,8 @@
 //! destroy the condition variable before the release, because no thread is blocked on it any more. It must not wait for
 //! the waiter, which waits for the mutex, which that thread may hold itself. So it takes the deferred waiter back
 //! ([`Defer::recall`]), and wakes it. A broadcast to [few](crate::parts::raw::RawLock::FEW) waiters defers all of them
-//! together. They have given their references back (invariant 2), so a thread that destroys the condition variable does
-//! not wait for them. A mutex has room for one waiter, or for those of one broadcast, and a condition variable for one.
+//! together. The first is deferred as by a signal, and the others are linked behind it. A mutex has room for one waiter,
+//! or for those of one broadcast, and so has a condition variable.
 //! **Source.** Other implementations move the waiter to the mutex's queue in this case (`absl::Mutex`, nsync,
 //! `parking_lot`). Here the mutex may be any lock, and may have no queue.
 //!
@@ -31,14 +31,14 @@
 //! | `head`, `tail` | the queue, linked both ways; protected by `lock` |
 //! | `refs` | waiters that may still touch this object, and [`DESTROYING`] |
 //! | `epoch` | the machine's epoch when the queue was last used: see [`settle`] |
-//! | `deferred` | the waiter whose wake-up is deferred; protected by `lock` |
+//! | `deferred` | the waiter whose wake-up is deferred, or the first of them; protected by `lock` |
 //!
 //! ## Invariants
 //! 1. A node is in the queue iff it is QUEUED or LEAVING. That changes under `lock`, except QUEUED -> LEAVING. A
 //!    CLAIMED node belongs to the claimer until it stores SIGNALED or PARKED; or, in a lock's queue, until it hands the
 //!    node on to the thread that makes it HEAD.
-//! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast that *moves* a
-//!    waiter gives that waiter's reference back: the waiter never looks here again.
+//! 2. Each waiter holds one reference from `enqueue` until it has finished with this object. A broadcast gives the
+//!    references of its waiters back, and those waiters never look here again. The exception is a waiter in `deferred`.
 //! 3. A signal counts only on a node that it has changed from QUEUED to CLAIMED. A waiter gives up only by QUEUED ->
 //!    LEAVING. One of the two wins, so no signal is lost to a waiter that times out or is cancelled. A waiter that is
 //!    cancelled *after* it was signalled passes the signal on, which its reference makes safe.
@@ -49,9 +49,9 @@
 //!    or takes `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the
 //!    queue; its node's epoch shows that.
 //! 6. A node in `deferred` is CLAIMED or SIGNALED, and its waiter still has its reference and does not have its mutex:
-//!    it clears `deferred` before it gives the reference back, and acquires the mutex after that. So a destroyer that
-//!    finds a node there, under `lock`, may access the mutex. Either the release of the mutex takes the waiter, or the
-//!    destroyer does; the mutex decides which.
+//!    it clears `deferred` before it gives the reference back, and acquires the mutex after that. So a thread that finds
+//!    a node there, or leaves one there, may access the mutex while it has `lock`. Either the release of the mutex takes
+//!    the waiter, or the destroyer does; the mutex decides which.
 //!
 //! ## Orderings
 //! `lock` protects everything, except:
@@ -69,7 +69,7 @@ use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::spin::Futex;
-use crate::parts::adoption::{Chain, claimed, signal, until_notified};
+use crate::parts::adoption::{Chain, claimed, signal, signal_all, until_notified};
 use crate::parts::counted::about;
 use crate::parts::list::List;
 use crate::parts::policy::{Admission, Chosen};
@@ -77,7 +77,8 @@ use crate::parts::settle::settle;
 
 /// Bit of `refs`: the destroyer waits for the others to leave.
 const DESTROYING: u32 = 1 << 31;
-/// Value of a node's `prev` once a broadcast has taken the node off, and given its reference back (invariant 2).
+/// Value of a node's `prev` once a broadcast has taken the node off, and given its reference back (invariant 2). It is 0
+/// if a signal has taken the node off, and the node's own handle if it is the first waiter of a deferred broadcast.
 const BY_BROADCAST: u32 = Handle::RESERVED;
 
 /// The condition variable's state; all-zero is valid.
@@ -267,7 +268,7 @@ impl<M: Machine> CondQueue<M> {
             return Outcome::TimedOut;
         }
         let node = me.node::<M>();
-        if until_notified(node) == state::SIGNALED && node.prev.load(Relaxed) != BY_BROADCAST {
+        if until_notified(node) == state::SIGNALED && node.prev.load(Relaxed) == 0 {
             self.signal(&AtOnce); // This waiter's reference keeps the object alive (invariant 3).
         }
         self.claimed(me)
@@ -296,8 +297,8 @@ impl<M: Machine> CondQueue<M> {
         }
     }
 
-    /// Defers the wake-up of a CLAIMED waiter to the release of its mutex, if the calling thread holds that; under
-    /// `lock`. Returns whether it did.
+    /// Defers the wake-up of a CLAIMED waiter, and of those linked behind it, to the release of its mutex, if the calling
+    /// thread holds that; under `lock`. Returns whether it did.
     fn defer(&self, waiter: Handle, mutex: &impl Defer) -> bool {
         if self.deferred.load(Relaxed) != 0 {
             return false;
@@ -337,14 +338,26 @@ impl<M: Machine> CondQueue<M> {
             last = Some(waiter);
             count += 1;
         }
+        // Under `lock`, and the first keeps its reference: another thread may release the mutex at any moment, and the
+        // first waiter, which must get `lock` before the mutex, may then free the mutex (invariant 6).
+        let deferred = first.filter(|_| is_one_mutex && count <= morph.few()).is_some_and(|first| {
+            first.node::<M>().prev.store(first.word(), Relaxed);
+            let deferred = self.defer(first, mutex);
+            if !deferred {
+                first.node::<M>().prev.store(BY_BROADCAST, Relaxed);
+            }
+            deferred
+        });
         self.leave();
         if let Some(first) = first {
             about::<M, _, _>(self, || {
                 M::trace(Event::CondBroadcast);
-                // The waiters' references keep the object alive up to here. From here on, no thread needs it.
-                self.release_refs(count);
-                let are_few = is_one_mutex && count <= morph.few();
-                if !are_few || !mutex.defer(mutex_of(first.node::<M>()), first) {
+                // These references keep the object alive up to here. From here on, this thread does not need it.
+                let done = count - u32::from(deferred);
+                if done != 0 {
+                    self.release_refs(done);
+                }
+                if !deferred {
                     release_chain::<M>(first, morph);
                 }
             });
@@ -368,7 +381,7 @@ impl<M: Machine> CondQueue<M> {
         let recalled = self.recall(mutex);
         self.leave();
         if let Some(waiter) = recalled {
-            signal::<M>(waiter);
+            signal_all::<M>(waiter);
         }
         while refs != DESTROYING {
             M::park(&self.refs, refs, None);

@@ -61,7 +61,15 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 
     /// Releases it, then wakes the waiter that a signal has left to this release.
     pub fn unlock(&self) {
-        let waiter = self.release.take();
+        self.release_with(self.release.take());
+    }
+
+    /// Releases it for the thread that holds it.
+    pub fn unlock_for_owner(&self) {
+        self.release_with(self.release.take_for_owner());
+    }
+
+    fn release_with(&self, waiter: Option<Handle>) {
         // SAFETY: see `Mutex`.
         unsafe { L::unlock(&self.word, &self.queue) };
         if let Some(waiter) = waiter {

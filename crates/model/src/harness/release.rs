@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 
 use flashlock_locks::cond::Defer;
 use flashlock_locks::cond::deferral::{Place, leave, take, take_back};
@@ -45,8 +46,9 @@ impl<C: Checker> Release<C> {
         acquired
     }
 
-    /// Marks the word as freed memory.
+    /// Marks the word as freed memory. The checker sees a write, so it also has others look before it, and after it.
     pub(super) fn free(&self) {
+        self.waiter.store(0, Relaxed);
         self.waiter.tag(Field::Freed);
     }
 
@@ -62,6 +64,13 @@ impl<C: Checker> Release<C> {
             held.deferred_in.is_some()
         });
         if is_marked { take::<Model<C>>(self) } else { None }
+    }
+
+    /// [`Release::take`] by another thread than the owner.
+    pub(super) fn take_for_owner(&self) -> Option<Handle> {
+        self.held(|held| held.by = None);
+        self.fence();
+        take::<Model<C>>(self)
     }
 }
 
@@ -88,6 +97,9 @@ impl<C: Checker> Place<Model<C>> for Release<C> {
 
     fn fence(&self) {
         C::fence();
+        // Whoever passes the fence looks at the owner next, which is in the same memory. That look is not modelled. This
+        // one is: here others may run, and the memory must still exist.
+        self.waiter.load(Relaxed);
     }
 }
 

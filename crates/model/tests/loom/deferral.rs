@@ -113,8 +113,9 @@ fn a_holder_may_destroy_the_condition_variable() {
 /// The holder waits for the waiter, which waits for the holder.
 const WAITS_FOR_THE_WAITER: Act = |shared| assert!(shared.cond.queue.destroy(&AtOnce).is_ok());
 
-/// The holder broadcasts to two waiters, and destroys the condition variable. The last of them frees the mutex.
-fn both_woken_by_the_holder(new: fn() -> AnyMutex) {
+/// The holder broadcasts to two waiters; if it `destroys` the condition variable then, they are woken there. The last of
+/// them frees the mutex.
+fn both_woken_by_the_holder(new: fn() -> AnyMutex, destroys: bool) {
     let (shared, waiters) = held::<2>(new);
     let threads = waiters.map(|me| {
         spawn(&shared, move |shared| {
@@ -128,17 +129,22 @@ fn both_woken_by_the_holder(new: fn() -> AnyMutex) {
     });
     shared.cond.broadcast(&shared.mutex, false);
     assert!(waiters.iter().all(|me| is_claimed(me.node::<Loom>().state.load(Relaxed))), "woken too early");
-    assert!(shared.cond.destroy());
+    if destroys {
+        assert!(shared.cond.destroy());
+    }
     shared.mutex.unlock();
     for thread in threads {
         thread.join().expect("no panic");
     }
+    assert!(destroys || shared.cond.destroy());
 }
 
 #[test]
 fn a_few_waiters_are_woken_by_the_release() {
-    explore("deferred, two, futex", Preemptions(2), SETUP, || both_woken_by_the_holder(erased::<Loomed, Futex>));
-    explore("deferred, two, flash", Preemptions(1), SETUP, || both_woken_by_the_holder(erased::<Loomed, Flash>));
+    let futex = |destroys| move || both_woken_by_the_holder(erased::<Loomed, Futex>, destroys);
+    explore("deferred, two, futex", Preemptions(2), SETUP, futex(false));
+    explore("deferred, two, destroyed, futex", Preemptions(1), SETUP, futex(true));
+    explore("deferred, two, flash", Preemptions(1), SETUP, || both_woken_by_the_holder(erased::<Loomed, Flash>, false));
 }
 
 /// Another thread destroys the condition variable, at any time after the signal.
@@ -262,6 +268,27 @@ fn released_by_another(fences: bool) {
 #[test]
 fn another_thread_may_release_the_mutex() {
     explore("deferred, released by another", Depth::Exhaustive, SETUP, || released_by_another(true));
+}
+
+/// The holder wakes the only waiter, while another thread releases the mutex for it. The waiter frees the mutex, and with
+/// it the place in which the holder leaves the waiter.
+fn released_while_woken(wake: Act) {
+    let (shared, [me]) = held(erased::<Loomed, Futex>);
+    let waiter = spawn(&shared, move |shared| WAITS(shared, me));
+    let releases = spawn(&shared, |shared| shared.mutex.unlock_for_owner());
+    wake(&shared);
+    waiter.join().expect("no panic");
+    releases.join().expect("no panic");
+    assert!(shared.cond.destroy());
+}
+
+#[test]
+fn the_waiter_frees_the_place() {
+    for (name, wake) in [("signalled", SIGNALS), ("broadcast", BROADCASTS)] {
+        explore(&format!("deferred, {name}, freed meanwhile"), Preemptions(4), SETUP, move || {
+            released_while_woken(wake);
+        });
+    }
 }
 
 /// Two wait. The first is cancelled, and the signal goes to the second, unless the first had gone before.
