@@ -1,6 +1,8 @@
 /* fork and its relatives while mutexes are held, waited for and fought over. */
 #include "conformance.h"
 
+#include <sys/syscall.h>
+
 typedef pid_t fork_call(void);
 
 /* Forks; the child runs `body`, whose failures are failures of the check. */
@@ -113,6 +115,35 @@ CHECK(fork, child_does_not_own_recursive_mutex)
 CHECK(fork, child_does_not_own_errorcheck_mutex)
 {
     fork_with_owner(&(pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP);
+}
+
+/* ---- A child made by the system call: glibc does not learn of it, and goes on using the parent's thread id ---- */
+
+static pid_t system_call_fork(void) { return (pid_t)syscall(SYS_fork); }
+
+struct held {
+    pthread_mutex_t mutex;
+    pthread_rwlock_t rwlock;
+};
+
+static void release_inherited(void *argument)
+{
+    struct held *h = argument;
+    /* glibc compares ids that it has noted itself: there the child owns the mutex. */
+    CHECK_RC(pthread_mutex_unlock(&h->mutex), locks_are_glibcs() ? 0 : EPERM);
+    CHECK_OK(pthread_rwlock_unlock(&h->rwlock));
+    CHECK_OK(pthread_rwlock_wrlock(&h->rwlock));
+    CHECK_OK(pthread_rwlock_unlock(&h->rwlock));
+}
+
+CHECK(fork, child_of_the_system_call_releases_what_knows_no_owner)
+{
+    struct held h = {PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, PTHREAD_RWLOCK_INITIALIZER};
+    CHECK_OK(pthread_mutex_lock(&h.mutex));
+    CHECK_OK(pthread_rwlock_wrlock(&h.rwlock));
+    in_child(system_call_fork, release_inherited, &h);
+    CHECK_OK(pthread_mutex_unlock(&h.mutex));
+    CHECK_OK(pthread_rwlock_unlock(&h.rwlock));
 }
 
 /* What atfork handlers of real programs do with a mutex whose state they cannot know. */
