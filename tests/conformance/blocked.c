@@ -115,3 +115,38 @@ void mutex_make(pthread_mutex_t *mutex, int kind)
     CHECK_OK(pthread_mutex_init(mutex, &attributes));
     CHECK_OK(pthread_mutexattr_destroy(&attributes));
 }
+
+/* ---- Waits with mutexes that know their owner ---- */
+
+static void time_out_with(int type, int protocol, int cond_shared)
+{
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    pthread_mutexattr_t mutex_attr;
+    pthread_condattr_t cond_attr;
+    CHECK_OK(pthread_mutexattr_init(&mutex_attr));
+    CHECK_OK(pthread_mutexattr_settype(&mutex_attr, type));
+    CHECK_OK(pthread_mutexattr_setprotocol(&mutex_attr, protocol));
+    CHECK_OK(pthread_mutex_init(&mutex, &mutex_attr));
+    CHECK_OK(pthread_condattr_init(&cond_attr));
+    CHECK_OK(pthread_condattr_setpshared(&cond_attr, cond_shared));
+    CHECK_OK(pthread_cond_init(&cond, &cond_attr));
+    struct timespec deadline = time_after_ms(CLOCK_REALTIME, 5);
+    int rc;
+    CHECK_OK(pthread_mutex_lock(&mutex));
+    while ((rc = pthread_cond_timedwait(&cond, &mutex, &deadline)) == 0)
+        ;
+    if (rc != ETIMEDOUT)
+        FAIL("the wait returned %s: mutex of type %d, protocol %d; condition variable %s", code_name(rc), type,
+             protocol, cond_shared ? "shared" : "private");
+    CHECK_OK(pthread_mutex_unlock(&mutex));
+    CHECK_OK(pthread_cond_destroy(&cond));
+    CHECK_OK(pthread_mutex_destroy(&mutex));
+}
+
+void check_waits_with_owners(void)
+{
+    static const int types[] = {PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK};
+    static const int protocols[] = {PTHREAD_PRIO_NONE, PTHREAD_PRIO_INHERIT};
+    for (int i = 0; i < 12; i++) time_out_with(types[i % 3], protocols[i / 6], i / 3 % 2);
+}

@@ -234,6 +234,10 @@ void sleepers_join(struct sleepers *sleepers);
    the condition variable as it was found, by signals, a broadcast and in the end its destruction. */
 void sleepers_use_inherited(struct sleepers *sleepers);
 
+/* Waits until a deadline with mutexes that only their holder may release: glibc's and private ones, with condition
+   variables of both sorts. */
+void check_waits_with_owners(void);
+
 /* ---- Mutex kinds ------------------------------------------------------------------------------------------------- */
 
 enum { KIND_DEFAULT = -1 }; /* no attributes at all */

@@ -146,6 +146,17 @@ CHECK(fork, child_of_the_system_call_releases_what_knows_no_owner)
     CHECK_OK(pthread_rwlock_unlock(&h.rwlock));
 }
 
+static void waits_with_owners(void *unused)
+{
+    (void)unused;
+    check_waits_with_owners();
+}
+
+CHECK(fork, child_of_the_system_call_waits_with_mutexes_that_know_their_owner)
+{
+    in_child(system_call_fork, waits_with_owners, NULL);
+}
+
 /* What atfork handlers of real programs do with a mutex whose state they cannot know. */
 static void make_anew(void *argument)
 {

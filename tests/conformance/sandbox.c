@@ -184,3 +184,30 @@ CHECK(sandbox, mutexes_that_know_their_owner)
     gate_wait(&crowd.done, 8);
     CHECK_EQ(crowd.counter, 8 * ROUNDS);
 }
+
+/* ---- A sandbox that refuses one call ---- */
+
+static void refuse_gettid(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    CHECK_OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    CHECK_OK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+}
+
+static void *wait_without_an_id(void *unused)
+{
+    check_waits_with_owners();
+    return unused;
+}
+
+CHECK(sandbox, waits_where_the_threads_id_is_refused)
+{
+    refuse_gettid();
+    thread_join(thread_start(wait_without_an_id, NULL)); /* a thread that has not asked yet */
+}

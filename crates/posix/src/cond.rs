@@ -30,7 +30,7 @@ use crate::cond_shared;
 use crate::glibc;
 use crate::kind::{Kind, checks_owner, decode, is_plain};
 use crate::layout::{COND_MONOTONIC, COND_SHARED, Cond, Mutex};
-use crate::mutex::{clock_of, deadline, is_mine, lock, lock_woken, name_holder, own, unlock};
+use crate::mutex::{clock_of, deadline, is_mine, is_mine_to_glibc, lock, lock_woken, name_holder, own, unlock};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// A wait in progress: everything needed to end it.
@@ -146,7 +146,9 @@ unsafe fn wait_private<L: RawLock<M>, M: Machine<Word = Word32>>(
     let object = unsafe { Mutex::at(mutex) };
     // Checked before queueing: a broadcast must not move a thread to the queue of a mutex for which it will not wait.
     // And glibc's code changes the number of users as the holder, without an atomic instruction.
-    if checks_owner(object.kind.load(Relaxed)) && !is_mine(object) {
+    let kind = object.kind.load(Relaxed);
+    let is_mine = if matches!(decode(kind), Kind::Glibc(_)) { is_mine_to_glibc(object) } else { is_mine(object) };
+    if checks_owner(kind) && !is_mine {
         return EPERM;
     }
     object.begin_wait();

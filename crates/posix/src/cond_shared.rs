@@ -7,6 +7,9 @@
 //! | glibc's, or ours with a word that follows glibc's protocol | glibc's: its code can release and acquire the mutex too |
 //! | any other of ours | glibc's, with a *proxy*: a mutex of glibc's that stands for ours |
 //!
+//! glibc's code refuses a recursive or error-checking mutex if the owner's id is not the one that glibc has noted for
+//! the thread. So such a mutex of ours needs a proxy wherever the two ids differ (`mutex::is_mine_to_glibc`).
+//!
 //! ## The proxy
 //! **Problem.** The thread has released our mutex, and glibc has not registered it yet. A signal that comes now is lost
 //! to it. And glibc would destroy the condition variable without waiting for it, and it would then access freed memory.
@@ -42,7 +45,7 @@ use flashlock_locks::machine::{Clock, Deadline, Machine};
 use flashlock_locks::parts::adoption::signal_all;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::settle::settle;
-use flashlock_native::{Word32, clock};
+use flashlock_native::{Word32, clock, holder, thread};
 use libc::{EDEADLK, ETIMEDOUT, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
 
 use crate::cancel;
@@ -182,7 +185,8 @@ fn end_of_slice(until: Option<Deadline>) -> Deadline {
 fn is_fit_for_glibc<L: RawLock<M>, M: Machine<Word = Word32>>(kind: Kind) -> bool {
     match kind {
         Kind::Glibc(_) => true,
-        _ => L::GLIBC_WORD,
+        Kind::Plain => L::GLIBC_WORD,
+        Kind::Recursive | Kind::Checking => L::GLIBC_WORD && holder::id() == thread::id(),
     }
 }
 
