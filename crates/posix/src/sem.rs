@@ -7,9 +7,9 @@
 //! sem_t (32 bytes)      ours                                      glibc's
 //!  0                    the semaphore's word: the value, unless     value
 //!                       a waiter is queued
-//!  4                    0                                          waiters
+//!  4                    [`MARK`]                                   waiters
 //!  8                    0                                          0 private, else process-shared
-//! 12                    [`MARK`]                                   –
+//! 12                    0                                          –
 //! 16                    the list, 12 bytes                         – (not initialised)
 //! ```
 //!
@@ -19,9 +19,8 @@
 //! | process-shared, named | glibc |
 //! | initialised by code that bypasses us | glibc |
 //!
-//! An unmarked semaphore is left to glibc in each call, so nothing else need be known about it. [`destroy`] removes the
-//! mark. Otherwise the memory may become a semaphore that glibc initialises, and glibc does not write to the mark's
-//! place.
+//! An unmarked semaphore is left to glibc in each call, so nothing else need be known about it. If the memory becomes a
+//! semaphore that glibc initialises, glibc clears the mark: it counts waiters there. [`destroy`] clears it, too.
 //!
 //! Waits are cancellation points (`sem_wait` and `sem_timedwait` even if there is a permit). Like glibc's, they return
 //! EINTR after a signal handler has run: they sleep in glibc's functions. Unlike with a mutex, an invalid `abstime` is
@@ -48,15 +47,16 @@ const MARK: u32 = 0x464c_5345;
 #[repr(C)]
 struct Sem<M: Machine<Word = Word32>> {
     word: Word32,
-    waiters: AtomicU32,
-    shared: AtomicU32,
     mark: AtomicU32,
+    shared: AtomicU32,
+    pad: AtomicU32,
     queue: SemQueue<M>,
     rest: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Sem<flashlock_native::Native>>() == size_of::<sem_t>());
-const _: () = assert!(offset_of!(Sem<flashlock_native::Native>, mark) == 12);
+const _: () = assert!(offset_of!(Sem<flashlock_native::Native>, mark) == 4);
+const _: () = assert!(offset_of!(Sem<flashlock_native::Native>, queue) == 16);
 
 impl<M: Machine<Word = Word32>> Sem<M> {
     /// # Safety
@@ -144,12 +144,10 @@ pub unsafe extern "C-unwind" fn init<M: Machine<Word = Word32>>(
     unsafe {
         if !ours {
             let result = glibc::sem_init(address, shared, value);
-            if result != 0 {
-                return result;
+            if result == 0 {
+                M::trace(Event::SemObject);
             }
-            M::trace(Event::SemObject);
-            Sem::<M>::at(address).mark.store(0, Relaxed);
-            return 0;
+            return result;
         }
         address.write_bytes(0, 1);
         let semaphore = Sem::<M>::at(address);
