@@ -4,7 +4,7 @@
 //!
 //! | mutex | the wait |
 //! |---|---|
-//! | glibc's, or ours with a word that follows glibc's protocol | glibc's: its code can release and acquire the mutex too |
+//! | glibc's, or ours with a word that follows glibc's protocol | glibc's: its code releases and acquires the mutex |
 //! | any other of ours | glibc's, with a *proxy*: a mutex of glibc's that stands for ours |
 //!
 //! glibc's code refuses a recursive or error-checking mutex if the owner's id is not the one that glibc has noted for
@@ -25,7 +25,7 @@
 //! ## Invariants
 //! 1. A thread waits for our mutex only while it does not hold a proxy. A thread may wait for a proxy while it holds
 //!    our mutex.
-//! 2. A thread that holds a proxy calls only the release of our mutex, which waits for no thread, and glibc's functions.
+//! 2. A thread that holds a proxy calls only the release of our mutex, which waits for nobody, and glibc's functions.
 //! 3. In a forked child, threads that held a proxy may not exist. The first use there frees it (`parts::settle`).
 //!
 //! ## Orderings

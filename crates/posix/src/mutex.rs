@@ -108,8 +108,8 @@ pub(crate) fn is_mine(mutex: &Mutex) -> bool {
 }
 
 /// Whether glibc's code, which serves the mutex, takes the calling thread for its holder. glibc compares the id that it
-/// has noted itself. The kernel's id may differ, or be refused: in a child that was made by the system call alone, or in
-/// a sandbox.
+/// has noted itself. The kernel's id may differ, or be refused: in a child that was made by the system call alone,
+/// or in a sandbox.
 pub(crate) fn is_mine_to_glibc(mutex: &Mutex) -> bool {
     let noted = holder::id();
     mutex.owner.load(Relaxed) == if noted == 0 { thread::id() } else { noted }

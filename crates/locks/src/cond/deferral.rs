@@ -77,8 +77,8 @@ pub unsafe trait Defer {
     /// whether it did. The mutex exists: the waiter has yet to acquire it.
     fn defer(&self, mutex: u64, waiter: Handle) -> bool;
 
-    /// Takes a waiter back that was left to a release, with those linked behind it. Returns false if a release has taken it already. The mutex
-    /// exists.
+    /// Takes a waiter back that was left to a release, with those linked behind it. Returns false if a release has
+    /// taken it already. The mutex exists.
     fn recall(&self, mutex: u64, waiter: Handle) -> bool;
 }
 

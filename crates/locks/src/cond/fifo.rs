@@ -19,8 +19,8 @@
 //! destroy the condition variable before the release, because no thread is blocked on it any more. It must not wait for
 //! the waiter, which waits for the mutex, which that thread may hold itself. So it takes the deferred waiter back
 //! ([`Defer::recall`]), and wakes it. A broadcast to [few](crate::parts::raw::RawLock::FEW) waiters defers all of them
-//! together. The first is deferred as by a signal, and the others are linked behind it. A mutex has room for one waiter,
-//! or for those of one broadcast, and so has a condition variable.
+//! together. The first is deferred as by a signal, and the others are linked behind it. A mutex has room for one
+//! waiter, or for those of one broadcast, and so has a condition variable.
 //! **Source.** Other implementations move the waiter to the mutex's queue in this case (`absl::Mutex`, nsync,
 //! `parking_lot`). Here the mutex may be any lock, and may have no queue.
 //!
@@ -49,9 +49,9 @@
 //!    or takes `lock`. A wait that goes on in the child (its thread forked in a signal handler) is no longer in the
 //!    queue; its node's epoch shows that.
 //! 6. A node in `deferred` is CLAIMED or SIGNALED, and its waiter still has its reference and does not have its mutex:
-//!    it clears `deferred` before it gives the reference back, and acquires the mutex after that. So a thread that finds
-//!    a node there, or leaves one there, may access the mutex while it has `lock`. Either the release of the mutex takes
-//!    the waiter, or the destroyer does; the mutex decides which.
+//!    it clears `deferred` before it gives the reference back, and acquires the mutex after that. So a thread that
+//!    finds or leaves a node there may access the mutex while it has `lock`. Either the release of the mutex takes the
+//!    waiter, or the destroyer does; the mutex decides which.
 //!
 //! ## Orderings
 //! `lock` protects everything, except:
@@ -77,8 +77,8 @@ use crate::parts::settle::settle;
 
 /// Bit of `refs`: the destroyer waits for the others to leave.
 const DESTROYING: u32 = 1 << 31;
-/// Value of a node's `prev` once a broadcast has taken the node off, and given its reference back (invariant 2). It is 0
-/// if a signal has taken the node off, and the node's own handle if it is the first waiter of a deferred broadcast.
+/// Value of a node's `prev` once a broadcast has taken the node off, and given its reference back (invariant 2). It is
+/// 0 if a signal has taken the node off, and the node's own handle if it is the first waiter of a deferred broadcast.
 const BY_BROADCAST: u32 = Handle::RESERVED;
 
 /// The condition variable's state; all-zero is valid.
@@ -297,8 +297,8 @@ impl<M: Machine> CondQueue<M> {
         }
     }
 
-    /// Defers the wake-up of a CLAIMED waiter, and of those linked behind it, to the release of its mutex, if the calling
-    /// thread holds that; under `lock`. Returns whether it did.
+    /// Defers the wake-up of a CLAIMED waiter, and of those linked behind it, to the release of its mutex, if the
+    /// calling thread holds that; under `lock`. Returns whether it did.
     fn defer(&self, waiter: Handle, mutex: &impl Defer) -> bool {
         if self.deferred.load(Relaxed) != 0 {
             return false;

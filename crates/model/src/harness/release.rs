@@ -97,8 +97,8 @@ impl<C: Checker> Place<Model<C>> for Release<C> {
 
     fn fence(&self) {
         C::fence();
-        // Whoever passes the fence looks at the owner next, which is in the same memory. That look is not modelled. This
-        // one is: here others may run, and the memory must still exist.
+        // Whoever passes the fence looks at the owner next, which is in the same memory. That look is not modelled.
+        // This one is: here others may run, and the memory must still exist.
         self.waiter.load(Relaxed);
     }
 }

@@ -113,8 +113,8 @@ fn a_holder_may_destroy_the_condition_variable() {
 /// The holder waits for the waiter, which waits for the holder.
 const WAITS_FOR_THE_WAITER: Act = |shared| assert!(shared.cond.queue.destroy(&AtOnce).is_ok());
 
-/// The holder broadcasts to two waiters; if it `destroys` the condition variable then, they are woken there. The last of
-/// them frees the mutex.
+/// The holder broadcasts to two waiters; if it `destroys` the condition variable then, they are woken there. The last
+/// of them frees the mutex.
 fn both_woken_by_the_holder(new: fn() -> AnyMutex, destroys: bool) {
     let (shared, waiters) = held::<2>(new);
     let threads = waiters.map(|me| {
@@ -270,8 +270,8 @@ fn another_thread_may_release_the_mutex() {
     explore("deferred, released by another", Depth::Exhaustive, SETUP, || released_by_another(true));
 }
 
-/// The holder wakes the only waiter, while another thread releases the mutex for it. The waiter frees the mutex, and with
-/// it the place in which the holder leaves the waiter.
+/// The holder wakes the only waiter, while another thread releases the mutex for it. The waiter frees the mutex, and
+/// with it the place in which the holder leaves the waiter.
 fn released_while_woken(wake: Act) {
     let (shared, [me]) = held(erased::<Loomed, Futex>);
     let waiter = spawn(&shared, move |shared| WAITS(shared, me));
