@@ -377,7 +377,7 @@ mod tests {
         assert_eq!((after_head(HEAD | TRANSIT), after_resigning(HEAD | TRANSIT)), (0, 0), "another head's");
         assert_eq!(after_resigning(HEAD | SLEEPER), HEAD | TRANSIT | SLEEPER);
         assert_eq!(after_stale_grant(HEAD | TRANSIT | SLEEPER), 0, "there is no sleeper left for the place");
-        assert_eq!(after_stale_grant(HEAD | TRANSIT | 2 * SLEEPER), HEAD | PASS | SLEEPER);
+        assert_eq!(after_stale_grant(HEAD | TRANSIT | (2 * SLEEPER)), HEAD | PASS | SLEEPER);
         assert_eq!(after_stale_grant(HEAD | SLEEPER), HEAD, "the head's place");
     }
 
