@@ -250,7 +250,8 @@ impl<M: Machine> ShflQueue<M> {
             ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
             *called |= trusts && is_noted(node);
-            if ended.is_other() || !trusts || *called || late() {
+            // In a child that a signal handler has forked, nobody is there whom it could trust.
+            if ended.is_other() || !trusts || *called || late() || !node.is_alive() {
                 break;
             }
             *look = look.saturating_mul(2);
