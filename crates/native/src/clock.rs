@@ -51,8 +51,8 @@ struct Reading {
     ticks: u64,
 }
 
-/// Nanoseconds of a clock that jumps only by the few microseconds of a reading's error, and once at most by any time: when
-/// the counter is given up. [`since`] allows for both.
+/// Nanoseconds of a clock that jumps only by the few microseconds of a reading's error, and once at most by any time,
+/// when the counter is given up. [`since`] allows for both.
 #[inline]
 pub fn now() -> u64 {
     // Acquire pairs with the Release in `calibrate`: a thread that sees the rate also sees the bases.
