@@ -73,7 +73,7 @@ pub fn since(begun: u64) -> u64 {
 /// [`since`], at the time `now`.
 #[inline]
 pub fn between(begun: u64, now: u64) -> u64 {
-    now.checked_sub(begun).unwrap_or(if begun - now <= APART_NS { 0 } else { u64::MAX })
+    now.checked_sub(begun).unwrap_or_else(|| if begun - now <= APART_NS { 0 } else { u64::MAX })
 }
 
 /// Whether the process may read the counter. A program may have forbidden it (`PR_SET_TSC`) to itself and its children.

@@ -41,6 +41,8 @@ struct Local {
     priority: Cell<i32>,
     /// Whether `priority` is known.
     has_priority: Cell<bool>,
+    /// See [`is_in_proxy`].
+    is_in_proxy: Cell<bool>,
     /// Values that lock algorithms keep.
     kept: [Cell<u32>; Kept::OF_THREAD],
     /// Always 0.
@@ -166,6 +168,17 @@ pub(crate) fn transfer() -> u32 {
 /// Stores what [`transfer`] returns.
 pub(crate) fn set_transfer(ticks: u32) {
     LOCAL.with(|local| local.transfer.set(ticks));
+}
+
+/// Whether the thread is in a function of glibc's that takes or releases a *proxy*, a mutex that stands for another. A
+/// signal handler that asks this has interrupted such a function.
+pub fn is_in_proxy() -> bool {
+    LOCAL.with(|local| local.is_in_proxy.get())
+}
+
+/// Stores what [`is_in_proxy`] returns. Returns what it returned before.
+pub fn set_in_proxy(is_in: bool) -> bool {
+    LOCAL.with(|local| local.is_in_proxy.replace(is_in))
 }
 
 /// What the thread has learned about contention.

@@ -26,7 +26,11 @@
 //! 1. A thread waits for our mutex only while it does not hold a proxy. A thread may wait for a proxy while it holds
 //!    our mutex.
 //! 2. A thread that holds a proxy calls only the release of our mutex, which waits for nobody, and glibc's functions.
-//! 3. In a forked child, threads that held a proxy may not exist. The first use there frees it (`parts::settle`).
+//! 3. In a forked child, threads that held a proxy may not exist. The first use there frees it (`parts::settle`), and
+//!    wakes who sleeps on it.
+//! 4. A signal handler does not wait for a proxy that its own thread may hold. While a thread is in a function that
+//!    takes or releases one, glibc's word may say that it is held, and its owner not say by whom. So the thread notes
+//!    that it is there (`thread::is_in_proxy`).
 //!
 //! ## Orderings
 //! `await_registration` looks at the proxy with Acquire, which pairs with the release in glibc's unlock. A waiter that
@@ -41,7 +45,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use flashlock_locks::cond::deferral::take;
 use flashlock_locks::machine::event::Event;
-use flashlock_locks::machine::{Clock, Deadline, Machine};
+use flashlock_locks::machine::{Clock, Deadline, Machine, Word as _};
 use flashlock_locks::parts::adoption::signal_all;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_locks::parts::settle::settle;
@@ -60,8 +64,8 @@ const SLICE_US: u32 = 1_000_000;
 /// How many proxies there are.
 const PROXIES: usize = 64;
 
-/// A mutex of glibc's. It is error-checking: a signal handler that signals while its own thread holds the proxy goes
-/// on.
+/// A mutex of glibc's, of the default kind: in a child of a signal handler, its thread, which has another id there, can
+/// release it.
 #[repr(align(64))]
 struct Proxy {
     mutex: UnsafeCell<pthread_mutex_t>,
@@ -72,9 +76,9 @@ struct Proxy {
 // SAFETY: the mutex is accessed by glibc's functions and as an atomic word, except by `settle`, which keeps others out.
 unsafe impl Sync for Proxy {}
 
-static ALL: [Proxy; PROXIES] = [const {
-    Proxy { mutex: UnsafeCell::new(libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP), epoch: Word32(AtomicU32::new(0)) }
-}; PROXIES];
+static ALL: [Proxy; PROXIES] =
+    [const { Proxy { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), epoch: Word32(AtomicU32::new(0)) } };
+        PROXIES];
 
 impl Proxy {
     /// The proxy for a condition variable. Only the place in its page counts: the process may have mapped the page
@@ -83,15 +87,21 @@ impl Proxy {
         let proxy = &ALL[(cond.addr() % 4096 / align_of::<pthread_cond_t>()) % PROXIES];
         settle::<M>(&proxy.epoch, || {
             // SAFETY: no other thread uses it until this returns (`settle`); invariant 3.
-            unsafe { proxy.mutex.get().write(libc::PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP) };
+            unsafe { proxy.mutex.get().write(libc::PTHREAD_MUTEX_INITIALIZER) };
+            M::wake(proxy.word(), u32::MAX);
         });
         proxy
+    }
+
+    /// glibc's word.
+    fn word(&self) -> *const Word32 {
+        self.mutex.get().cast()
     }
 
     /// Whether a thread holds it.
     fn is_held(&self) -> bool {
         // SAFETY: glibc's word is at byte 0, and changes by atomic instructions (`layout`).
-        unsafe { (*self.mutex.get().cast::<AtomicU32>()).load(Acquire) != 0 }
+        unsafe { (*self.word()).load(Acquire) != 0 }
     }
 }
 
@@ -102,13 +112,15 @@ impl Proxy {
 /// The condition variable exists.
 pub(crate) unsafe fn await_registration<M: Machine<Word = Word32>>(cond: *mut pthread_cond_t) {
     let proxy = Proxy::of::<M>(cond);
-    if proxy.is_held() {
+    // A handler goes on (invariant 4): what it has interrupted need not be registered.
+    if proxy.is_held() && !thread::is_in_proxy() {
+        thread::set_in_proxy(true);
         // SAFETY: a static mutex; this releases what it has acquired.
         unsafe {
-            if glibc::pthread_mutex_lock(proxy.mutex.get()) == 0 {
-                glibc::pthread_mutex_unlock(proxy.mutex.get());
-            }
+            glibc::pthread_mutex_lock(proxy.mutex.get());
+            glibc::pthread_mutex_unlock(proxy.mutex.get());
         }
+        thread::set_in_proxy(false);
     }
 }
 
@@ -166,6 +178,7 @@ impl<L: RawLock<M>, M: Machine<Word = Word32>> Wait<L, M> {
             let Self { given, mutex, .. } = &*arg.cast::<Self>();
             if given != mutex {
                 glibc::pthread_mutex_unlock(*given); // Invariant 1.
+                thread::set_in_proxy(false);
                 lock::<L, M>(*mutex);
             }
             Mutex::at(*mutex).end_wait();
@@ -225,22 +238,26 @@ unsafe fn wait_with_proxy<L: RawLock<M>, M: Machine<Word = Word32>>(
     until: Option<Deadline>,
 ) -> c_int {
     let end = end_of_slice(until);
-    let proxy = Proxy::of::<M>(cond).mutex.get();
+    let proxy = Proxy::of::<M>(cond);
+    if thread::is_in_proxy() && proxy.is_held() {
+        return EDEADLK; // This is a signal handler, which has interrupted a wait of its own thread (invariant 4).
+    }
+    let (proxy, was_in) = (proxy.mutex.get(), thread::set_in_proxy(true));
     // SAFETY: callers guarantee the objects; the proxy is a static mutex.
     unsafe {
-        if glibc::pthread_mutex_lock(proxy) != 0 {
-            return EDEADLK; // This is a signal handler, which has interrupted a wait of its own thread.
-        }
+        glibc::pthread_mutex_lock(proxy);
         Mutex::at(mutex).begin_wait();
         let refused = unlock::<L, M>(mutex);
         if refused != 0 {
             Mutex::at(mutex).end_wait();
             glibc::pthread_mutex_unlock(proxy);
+            thread::set_in_proxy(was_in);
             return refused;
         }
         let clock = if end.clock == Clock::Realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
         let time = timespec { tv_sec: end.sec, tv_nsec: end.nsec.into() };
         let result = Wait::<L, M>::new(cond, proxy, Some((clock, &raw const time)), mutex).run();
+        thread::set_in_proxy(was_in);
         if result == ETIMEDOUT && until != Some(end) { 0 } else { result }
     }
 }

@@ -84,8 +84,8 @@
 //! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one
 //! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
 //! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
-//! itself, or by a signal, before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim `Bounded`) with random
-//! n and s; `cargo xtask bound` measures it natively.
+//! itself, or by a signal, before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim
+//! `Bounded`) with random n and s; `cargo xtask bound` measures it natively.
 //!
 //! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after half a
 //! second.
@@ -337,14 +337,14 @@ unsafe impl<M: Machine> RawLock<M> for Flash {
         chain.park_followers::<M>(|follower| {
             lock.enlist();
             if core::mem::take(&mut wakes_second) {
-                M::wake(&raw const follower.state, 1);
+                M::unpark(follower);
             } else {
                 M::requeue(follower, calls);
             }
         });
         // It may have slept since before it was claimed. If it sleeps again as one that is claimed, the next line wakes
         // it.
-        M::wake(&raw const chain.first().node::<M>().state, 1);
+        M::unpark(chain.first().node::<M>());
         chain.park_first::<M>(claim);
     }
 

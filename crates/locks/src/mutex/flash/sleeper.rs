@@ -18,10 +18,10 @@
 //!
 //! **If the head does not run**, no release calls a sleeper, and no thread notices that. So each sleeper wakes up by
 //! itself, at a time by which its turn should have come, and later after twice as long each time. Signals do not put
-//! that off. It checks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks the kernel first
-//! ([`Special::is_there`](crate::machine::Special::is_there)). Then it only reads, unless what it reads is a lock whose
-//! head does not wait for a release. In that case it becomes a second head. When it goes back to sleep, the memory may
-//! have become something else, too, so that `calls` looks as if there had been a call.
+//! that off. It checks whether there was a call meanwhile. It does not know whether the lock still exists. So it asks
+//! the kernel first ([`Special::is_there`](crate::machine::Special::is_there)). Then it only reads, unless what it
+//! reads is a lock whose head does not wait for a release. In that case it becomes a second head. When it goes back to
+//! sleep, the memory may have become something else, too, so that `calls` looks as if there had been a call.
 //!
 //! Two heads do no harm: the first of them that acquires the lock passes the place on, or gives it up if no thread
 //! sleeps. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is head; this holds with two heads, too.

@@ -190,10 +190,12 @@ fn wake_unseen<M: Machine>(word: *const M::Word, queue: *const ShflQueue<M>) {
 pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
     // Relaxed: it slept before the release that found the word so; a wrong guess wakes a thread in vain, or leaves a
     // note in vain.
-    if woken == 0 && head.node::<M>().state.load(Relaxed) == state::NAPPING {
+    let slept = head.node::<M>().state.load(Relaxed) == state::NAPPING;
+    if woken == 0 && slept {
         return rouse::<M>(head);
     }
-    if woken > 0 {
+    // Otherwise code that bypasses the lock slept on its word, and the head has been running, or should have.
+    if slept {
         note_woken::<M>(head.node());
     }
     note_awake::<M>(head);
