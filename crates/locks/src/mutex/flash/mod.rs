@@ -20,8 +20,8 @@
 //! inner lock is the *standby thread*: the only waiter that contends for the word again. The head of `flash` does what
 //! the standby thread does, with four differences:
 //! 1. **No inner lock**, so no queue nodes. All other waiters sleep on one futex word (`calls`), and the kernel wakes
-//!    them in the order of their arrival (threads with real-time priorities before others). A head that has had the lock wakes one of them in its release: it *calls* a
-//!    sleeper, which becomes the next head.
+//!    them in the order of their arrival (threads with real-time priorities before others). A head that has had the
+//!    lock wakes one of them in its release: it *calls* a sleeper, which becomes the next head.
 //! 2. **A called sleeper may come late.** If it gets no CPU for `bound=`, another one is called, and the first of them
 //!    that runs becomes the head. The others contend as well, as *extra* heads, which call no sleeper.
 //! 3. **Naps.** A lock is *hot* while a waiter sees two acquisitions or more in one poll. The head then sleeps for 50
