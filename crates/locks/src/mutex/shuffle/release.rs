@@ -46,9 +46,9 @@ impl<M: Machine> Lock<'_, M> {
     pub(super) fn unlock_contended(&self, head: u32) {
         match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {
             Some(waiter) if !pass_over(waiter.node::<M>()) && !self.sleeps(waiter.node::<M>()) => {
-                // It may have fallen asleep since.
-                if let Some(woken) = self.free() {
-                    vouch_for::<M>(waiter, woken);
+                // It may have fallen asleep since, or be about to.
+                if self.free().is_some() {
+                    note_if_woken::<M>(waiter);
                 }
             }
             _ => self.unlock_slow(head),
@@ -95,7 +95,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// [`Self::free`], by a releaser that saw no head. There may be one by now, which sleeps, and waiters behind it
-    /// that rely on its wake-up. If that wakes a thread, it also wakes another waiter of the queue, wherever that is.
+    /// that rely on its wake-up. If that wakes a thread, it also leaves a note to the waiters of the queue, wherever
+    /// they are.
     ///
     /// If it wakes none, no waiter is looked for. The word is 2 without a sleeper whenever a head that slept has the
     /// lock and no thread came after it, and a look at all nodes would cost each such release too much. So a waiter
@@ -179,8 +180,25 @@ fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
 #[inline(never)]
 fn wake_unseen<M: Machine>(word: *const M::Word, queue: *const ShflQueue<M>) {
     if counted::wake::<M>(word, u32::MAX) > 0 {
-        rouse_any::<M>(ShflQueue::mark_of(queue));
+        note_all::<M>(ShflQueue::mark_of(queue));
     }
+}
+
+/// Each waiter of the queue with this mark should look for the lock itself, when it next wakes up: a head that none of
+/// them has noticed was woken. They are not woken: under a policy that keeps them asleep, that would let them in.
+/// Accesses nodes only.
+#[cold]
+fn note_all<M: Machine>(mark: u32) {
+    // SAFETY: only hints are written.
+    unsafe {
+        M::any_node(|waiter| {
+            let node = waiter.node::<M>();
+            if node.role.load(Relaxed) & !ROLE == mark && node.state.load(Relaxed) == state::PARKED {
+                note_down::<M>(node);
+            }
+            false
+        })
+    };
 }
 
 /// A release has freed the word, on which threads slept, and woken so many: waiters behind the head rely on the head.
@@ -194,8 +212,15 @@ pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
     if woken == 0 && slept {
         return rouse::<M>(head);
     }
+    note_if_woken::<M>(head);
+}
+
+/// The same, if the head was awake a moment ago. Then it is not frozen, as far as one can tell: waiters behind it, some
+/// of which a policy may keep asleep, are not woken.
+#[cold]
+fn note_if_woken<M: Machine>(head: Handle) {
     // Otherwise code that bypasses the lock slept on its word, and the head has been running, or should have.
-    if slept {
+    if head.node::<M>().state.load(Relaxed) == state::NAPPING {
         note_woken::<M>(head.node());
     }
     note_awake::<M>(head);
