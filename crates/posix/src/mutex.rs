@@ -109,10 +109,11 @@ pub(crate) fn is_mine(mutex: &Mutex) -> bool {
 
 /// Whether glibc's code, which serves the mutex, takes the calling thread for its holder. glibc compares the id that it
 /// has noted itself. The kernel's id may differ, or be refused: in a child that was made by the system call alone,
-/// or in a sandbox.
+/// or in a sandbox. Before 2.34 the noted id is not known here. Then each holder may be the calling thread, and glibc's
+/// release of the mutex finds out.
 pub(crate) fn is_mine_to_glibc(mutex: &Mutex) -> bool {
-    let noted = holder::id();
-    mutex.owner.load(Relaxed) == if noted == 0 { thread::id() } else { noted }
+    let (noted, owner) = (holder::id(), mutex.owner.load(Relaxed));
+    if noted == 0 { owner != 0 } else { owner == noted }
 }
 
 /// Adds a level of recursion. EAGAIN if there are too many.
