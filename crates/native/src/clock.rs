@@ -51,8 +51,8 @@ struct Reading {
     ticks: u64,
 }
 
-/// Nanoseconds of a clock that jumps only by the few microseconds of a reading's error, and once at most by any time,
-/// when the counter is given up. [`since`] allows for both.
+/// Nanoseconds. The clock may jump by a few microseconds, the error of a reading. When the counter is given up, it
+/// jumps once, by any amount. [`since`] allows for both.
 #[inline]
 pub fn now() -> u64 {
     // Acquire pairs with the Release in `calibrate`: a thread that sees the rate also sees the bases.
@@ -63,8 +63,8 @@ pub fn now() -> u64 {
     }
 }
 
-/// How long (ns) ago `begun` was, which [`now`] said. For ever, if it is well in the future: the counter was given up
-/// since, and no thread should wait on because of what it said.
+/// How long ago (ns) [`now`] returned `begun`. `u64::MAX` if `begun` is well in the future: the counter was given up
+/// since then, and whoever waits for a time to pass should stop waiting.
 #[inline]
 pub fn since(begun: u64) -> u64 {
     between(begun, now())

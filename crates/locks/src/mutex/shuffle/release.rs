@@ -174,8 +174,8 @@ fn wake_sleepers<M: Machine>(word: *const M::Word) -> u32 {
     counted::wake::<M>(word, u32::MAX)
 }
 
-/// The same, by a releaser that saw no head: see [`Lock::free_unseen`]. The queue may be gone: only its address is
-/// used.
+/// Wakes all threads that sleep on the word, for a releaser that saw no head: see [`Lock::free_unseen`]. The queue may
+/// be gone: only its address is used.
 #[cold]
 #[inline(never)]
 fn wake_unseen<M: Machine>(word: *const M::Word, queue: *const ShflQueue<M>) {
@@ -215,8 +215,8 @@ pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
     note_if_woken::<M>(head);
 }
 
-/// The same, if the head was awake a moment ago. Then it is not frozen, as far as one can tell: waiters behind it, some
-/// of which a policy may keep asleep, are not woken.
+/// Part of [`vouch_for`], for a head that was awake a moment ago, so that it does not seem to be frozen. It leaves
+/// notes only. Nobody is woken: a policy may keep the waiters behind the head asleep.
 #[cold]
 fn note_if_woken<M: Machine>(head: Handle) {
     // Otherwise code that bypasses the lock slept on its word, and the head has been running, or should have.
