@@ -97,9 +97,6 @@ impl<M: Machine> ShflRwState<M> {
                     return Contended::TimedOut;
                 }
                 self.wake_up(me);
-                if !woken {
-                    note_awake::<M>(me); // No release does, and the waiter behind it relies on one.
-                }
                 look = look.saturating_mul(2);
             }
         }
@@ -126,6 +123,9 @@ impl<M: Machine> ShflRwState<M> {
 
     /// NAPPING -> HEAD, unless it is awake, or was evicted.
     ///
+    /// Without its flag, no release tells the waiter behind it that the head was woken. It may have got up by itself,
+    /// and may freeze: so before it takes the flag down, it leaves the note that a release would have left.
+    ///
     /// If this head was evicted meanwhile, because it was stopped here, the flag belongs to the next head. Then the
     /// next head is woken, and sets the flag again. Acquire pairs with the Release in `park_on_count`: a thread that
     /// finds the next head's flag sees that it is not head itself.
@@ -133,6 +133,7 @@ impl<M: Machine> ShflRwState<M> {
         let node = me.node::<M>();
         publish_running(node);
         if node.state.compare_exchange(state::NAPPING, state::HEAD, Relaxed, Relaxed).is_ok() {
+            note_awake::<M>(me);
             self.count.fetch_and(!ASLEEP, Acquire);
             if named(self.queue.front()) != Some(me) {
                 M::wake(&raw const self.count, u32::MAX);
