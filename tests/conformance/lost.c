@@ -49,7 +49,7 @@ static void do_nothing(int number)
 static void interrupt(const pthread_t *threads, int count)
 {
     for (int round = 0; round < 50; round++) {
-        for (int i = 1; i < count; i++) CHECK_OK(pthread_kill(threads[i], SIGUSR1));
+        for (int i = 0; i < count; i++) CHECK_OK(pthread_kill(threads[i], SIGUSR1));
         nap_ms(10);
     }
 }
@@ -74,7 +74,6 @@ static void lose(const struct lost *it, int count, int use, bool interrupted,
     for (int i = 0; i < count; i++) {
         numbers[i] = i;
         threads[i] = thread_start(wait_for_ever, &numbers[i]);
-        if (interrupted) others_sleep(); /* so that the first in the queue is the first of them */
     }
     others_sleep();
     if (it->then) {

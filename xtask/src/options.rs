@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use flashlock_locks::catalogue::rw::RW_LOCKS;
+use flashlock_locks::catalogue::{LOCKS, OptionId};
 use flashlock_locks::machine::event::Event;
 use flashlock_native::umwait;
 use flashlock_report::run_stats::RunStats;
@@ -24,7 +26,8 @@ const TOPOLOGY: &str = "2x2x2";
 type Choice = (&'static str, &'static [Event]);
 
 /// The choices. Small numbers, so that it happens often.
-const CHOICES: [Choice; 23] = [
+const CHOICES: [Choice; 24] = [
+    ("flash:bound=50", &[Event::Grant]),
     ("cna:threshold=8,reduction=2,refresh=3", &[Event::Alteration, Event::HandoffOther]),
     ("cna:countdown=1,threshold=8,wait=park", &[Event::Alteration, Event::HandoffOther]),
     ("qspin-cna:flush=3,stay=0", &[Event::Alteration, Event::HandoffOther]),
@@ -93,8 +96,13 @@ const THREADS: u32 = 8;
 
 /// Orders of calls that are not the default, for two stopped threads. Not in full: there each of these checks takes
 /// hours.
-const ORDERED: [&str; 2] = ["shfl:cond=lifo:0", "mcs:cond=lifo:1/2"];
+const ORDERED: [&str; 2] = ["flash:cond=lifo:0", "mcs:cond=lifo:1/2"];
 const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
+
+/// A bound (µs) that is not over before the memory of a lock changes under its waiters: none may get up at its end, and
+/// look at the lock.
+const LONG_BOUND: u32 = 500_000;
+const GLOBS_OF_LONG_BOUNDS: [&str; 2] = ["exit.memory_*", "rwlock_life.memory_*"];
 
 /// How often a contended program is run for what has not happened yet: the scheduler decides which thread waits when.
 /// Mostly once is enough; each time takes longer than the time before.
@@ -129,11 +137,21 @@ pub(crate) fn run(extent: Extent) -> Result<Tally> {
         }
         tally.skipped += RESTING.len();
     }
+    let bounded = Chosen::of(with_long_bounds());
+    let globs = GLOBS_OF_LONG_BOUNDS.map(String::from).to_vec();
+    tally += conformance::run(&conformance::Options::share(bounded, globs, 1))?;
     if extent == Extent::Brief {
         let (orders, globs) = (ORDERED.map(String::from).to_vec(), GLOBS_OF_ORDERED.map(String::from).to_vec());
         tally += conformance::run(&conformance::Options::share(Chosen::of(orders), globs, 1))?;
     }
     Ok(tally)
+}
+
+/// Every lock of the catalogue that has a bound, with a long one.
+fn with_long_bounds() -> Vec<String> {
+    let rows = LOCKS.iter().map(|lock| &lock.facts).chain(RW_LOCKS.iter().map(|lock| &lock.facts));
+    let bounded = rows.filter(|row| row.options.contains(&OptionId::Bound));
+    bounded.map(|row| format!("{}:bound={LONG_BOUND}", row.name)).collect()
 }
 
 /// The suites under each of the choices, and the proof for each.

@@ -54,6 +54,11 @@ pub fn settle_soon<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     epoch.load(Acquire) == M::epoch() || settle_soon_slow::<M>(epoch, reset)
 }
 
+/// Whether the object was last used in that process, or in this one, which a signal handler may have forked since.
+pub fn was_used_in<M: Machine>(epoch: &M::Word, process: u32) -> bool {
+    [process, M::epoch()].contains(&(epoch.load(Relaxed) & !SETTLING)) // Relaxed: it chooses nothing but a way to wait.
+}
+
 #[cold]
 fn settle_soon_slow<M: Machine>(epoch: &M::Word, reset: impl FnOnce()) -> bool {
     let now = M::epoch();

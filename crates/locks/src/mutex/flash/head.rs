@@ -32,7 +32,7 @@ impl<M: Machine> Lock<'_, M> {
         let (mut role, mut nap) = (Role::Head { is_dirty: false, place }, NAP);
         let mut patience = patience::<M>();
         if first == First::Sleeps
-            && let Some(end) = self.rest(&mut role, left, until)
+            && let Some(end) = self.rest(&mut role, until)
         {
             return end;
         }
@@ -70,7 +70,7 @@ impl<M: Machine> Lock<'_, M> {
             }
             // Sections are longer than that: the offer was in vain, and another one as long would be in vain, too.
             patience = M::sleep_cost();
-            if let Some(end) = self.rest(&mut role, left, until) {
+            if let Some(end) = self.rest(&mut role, until) {
                 return end;
             }
         }
@@ -78,22 +78,14 @@ impl<M: Machine> Lock<'_, M> {
 
     /// Sleeps until the lock is released. Returns how the wait ended, if it did.
     ///
-    /// `left`: how long (µs) until the wait is overdue. If no release comes by then, the head gets up once, to ask for
-    /// the lock: then the next release hands it over.
-    fn rest(&self, role: &mut Role, left: impl Fn() -> u32, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
-        loop {
-            let left = left();
-            let alarm = if left > 0 { Some(M::sooner(left, until)) } else { until };
-            match self.sleep_on_word(alarm)? {
-                Unparked::Woken | Unparked::Changed | Unparked::Interrupted => {
-                    *role = role.woken();
-                    return None;
-                }
-                Unparked::TimedOut if is_late::<M>(until) => return Some(self.resign(*role)),
-                Unparked::TimedOut => {
-                    self.ask();
-                }
-                Unparked::Gone => return Some(Err(stay_away::<M>(until))),
+    /// It does not get up when its wait is overdue: a release sees that the head sleeps, and reads the clock for it.
+    fn rest(&self, role: &mut Role, until: Option<Deadline>) -> Option<Result<(), TimedOut>> {
+        match self.sleep_on_word(until)? {
+            Unparked::TimedOut if is_late::<M>(until) => Some(self.resign(*role)),
+            Unparked::Gone => Some(Err(stay_away::<M>(until))),
+            _ => {
+                *role = role.woken();
+                None
             }
         }
     }
@@ -129,8 +121,10 @@ impl<M: Machine> Lock<'_, M> {
             }
             state = self.state();
         }
+        // After a signal, or late, it does not know whether the lock still exists.
+        let process = M::epoch();
         let unparked = match park::<M>(self.word, AWAITED, until) {
-            Unparked::TimedOut | Unparked::Interrupted if !M::is_there(self.word) => Unparked::Gone,
+            Unparked::TimedOut | Unparked::Interrupted if !self.was_of(process) => Unparked::Gone,
             unparked => unparked,
         };
         if unparked != Unparked::Gone {

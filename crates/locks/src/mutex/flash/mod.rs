@@ -80,14 +80,14 @@
 //! - it does not time out, and code that bypasses the lock does not release it.
 //!
 //! *Why.* A head that has waited for T asks for the lock, and the next release hands it over, no matter which others
-//! want it. If it sleeps at that time, it gets up to ask. If it has no CPU then, the first release after 2 T hands the
-//! lock over all the same. When the head releases the lock, it calls the sleeper that has slept longest. If that one
-//! has no CPU yet, another one is called after each T. So sleepers wait for CPUs at the same time, not one after
-//! another. A called sleeper does not sleep again, unless a broadcast has moved it here. A sleeper that gets up by
-//! itself, or by a signal, before its turn is not forgotten ([`sleeper`]). The simulator checks the bound (claim
-//! `Bounded`) with random n and s; `cargo xtask bound` measures it natively.
+//! want it. If it sleeps at that time, the first release after T hands the lock over unasked. When the head releases
+//! the lock, it calls the sleeper that has slept longest. If that one has no CPU yet, another one is called after each
+//! T. So sleepers wait for CPUs at the same time, not one after another. A called sleeper does not sleep again, unless
+//! a broadcast has moved it here. A sleeper that gets up by itself, or by a signal, before its turn is not forgotten
+//! ([`sleeper`]). The simulator checks the bound (claim `Bounded`) with random n and s; `cargo xtask bound` measures it
+//! natively.
 //!
-//! If T is longer than half a second, a head without a CPU is not helped, and another sleeper is called after half a
+//! If T is longer than half a second, a sleeping head is handed the lock, and another sleeper is called, after half a
 //! second.
 //!
 //! ## Invariants
@@ -110,7 +110,9 @@
 //!    wakes addresses.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
 //!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
-//!    and whose head does not wait for a release.
+//!    and whose head does not wait for a release. A head that sleeps gets up only if it is woken, interrupted by a
+//!    signal, or late. In the last two cases it goes on only if its memory is there, and looks like a lock of this
+//!    process.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

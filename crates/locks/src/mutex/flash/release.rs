@@ -89,11 +89,10 @@ impl<M: Machine> Lock<'_, M> {
         true
     }
 
-    /// Whether a sleeping head has waited for twice the bound, but has not asked: it had no CPU. (The release calls the
-    /// kernel for the head anyway, so it may as well look at the clock.) Twice, because a head that becomes overdue
-    /// asks by itself. Never if the bound is so long that the age cannot tell.
+    /// Whether a sleeping head has waited for the bound. (The release calls the kernel for the head anyway, so it may
+    /// as well look at the clock.) Half a second counts like any longer bound: the age cannot tell more.
     fn head_is_overdue(&self) -> bool {
-        turn::age(self.queue.turn.load(Relaxed), M::micros()) >= 2 * M::tunables().bound_us
+        turn::age(self.queue.turn.load(Relaxed), M::micros()) >= M::tunables().bound_us.min(turn::OLDEST / 2)
     }
 
     /// Whether the head, or a sleeper that was called to be the head, has waited beyond the bound, and may need this

@@ -40,10 +40,7 @@ use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::flash::{AWAITED, FREE};
 use crate::mutex::spin::Futex;
 use crate::parts::counted::park;
-use crate::parts::naps::stay_away;
-
-/// No page is smaller.
-const SMALLEST_PAGE: usize = 4096;
+use crate::parts::naps::{is_whole, stay_away};
 
 /// When a sleeper came, before it was counted: then it knows all calls since, and whether it is in a forked child.
 #[derive(Clone, Copy)]
@@ -170,7 +167,7 @@ impl<M: Machine> Lock<'_, M> {
                 Unparked::TimedOut => {
                     let (is_late, is_there) = (is_late::<M>(until), self.is_there());
                     if is_late {
-                        return if is_there && self.may_be(&line) { self.leave() } else { Err(TimedOut) };
+                        return if is_there && self.is_waited_for() { self.leave() } else { Err(TimedOut) };
                     }
                     let longer = nap.saturating_mul(2);
                     nap = if is_there { longer.max(first_look::<M>(count(self.state()))) } else { longer };
@@ -210,11 +207,9 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// Whether there is memory where the lock was: both of its ends.
+    /// Whether there is memory where the lock was.
     fn is_there(&self) -> bool {
-        let (first, last) = (self.word, &self.queue.calls);
-        let page = |word: &M::Word| (&raw const *word).addr() / SMALLEST_PAGE;
-        M::is_there(last) && (page(first) == page(last) || M::is_there(first))
+        is_whole::<M>(self.word, &self.queue.calls)
     }
 
     /// [`Lock::sleep`] for a sleeper that a broadcast has moved here, and that is counted.
@@ -231,9 +226,9 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// In a child that a handler has forked: whether the lock is there, and its waiters are still those of the process
-    /// in which this thread came, or have been forgotten since.
-    fn was_of(&self, process: u32) -> bool {
+    /// Whether the lock is there, and its waiters are still those of the process in which this thread came. In a child
+    /// that a handler has forked, they may have been forgotten since. Reads only.
+    pub(super) fn was_of(&self, process: u32) -> bool {
         self.is_there() && {
             let (word, state) = (self.word.load(Relaxed), self.state());
             word <= AWAITED && [process, M::epoch()].iter().any(|epoch| state & EPOCH == epoch << EPOCH_AT & EPOCH)
@@ -266,12 +261,17 @@ impl<M: Machine> Lock<'_, M> {
     /// lock: like [`Lock::seems_idle`], this only reads, and what it reads may be something else by now. So it must
     /// look like a lock with sleepers, and there must not be more calls than there can have been.
     fn called_since(&self, line: &Line) -> Option<(u32, u32)> {
-        if !is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch()) {
+        if !self.is_waited_for() {
             return None;
         }
         let (waited, now) = (M::micros().wrapping_sub(line.came.began), self.queue.calls.load(Relaxed));
         Some((calls_between(line.came.calls, now), waited))
             .filter(|(calls, waited)| *calls <= waited.saturating_add(1000))
+    }
+
+    /// Whether this looks like a lock of this process, with sleepers.
+    fn is_waited_for(&self) -> bool {
+        is_waited_for(self.word.load(Relaxed), self.state(), Self::my_epoch())
     }
 
     /// Whether this may still be the lock at which the sleeper came.

@@ -18,7 +18,7 @@
 //! | [`HEAD`] | a waiter that finds no head, and becomes it; a broadcast that moves waiters here | the head that gets the lock or times out while no thread sleeps; under `PASS`, the last sleeper if it times out | a thread has the place of the head, or is to take it |
 //! | [`PASS`] | the head that gets the lock while others sleep | its release; a sleeper that takes the place because no release will come | the holder has the place |
 //! | [`TRANSIT`] | the release of a holder with the place; a head that times out while others sleep; such a broadcast | the sleeper that takes the place | the place is free for a sleeper |
-//! | [`HANDOFF`] | the head, when it has waited for `bound=`; for a sleeping head, a release after twice that time | the release that hands the lock over; the head, if it gets the lock otherwise or times out | the next release is to hand the lock to the head |
+//! | [`HANDOFF`] | the head, when it has waited for `bound=`; for a sleeping head, a release after that time | the release that hands the lock over; the head, if it gets the lock otherwise or times out | the next release is to hand the lock to the head |
 //! | [`GRANT`] | that release, which leaves the word held | the head, which then holds the lock; any thread, if the head has not come for 25 ms | the lock belongs to the head, which has yet to take it |
 //! | [`SLEEPS`] | the head, before it sleeps on the word | the head, when it is awake; a release that is about to hand the lock over | the head sleeps on the word, or is about to: it must be woken |
 //! | [`TIMED`] | a waiter that gets the lock and measures its section | its release | the release is to read the clock: see [`stay`](super::stay) |

@@ -35,13 +35,14 @@
 //! | [`HELD`] | the acquiring thread | the release | |
 //! | [`SLOW`] | the standby thread as it acquires | its release | the holder has the inner lock, too |
 //! | [`SLEEPS`] | the standby thread, before it sleeps on the word | it, or the thread that wakes it | |
-//! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
+//! | [`IMPATIENT`] | the standby thread, awake, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
 //!
 //! Above these, [`COUNT_BITS`] bits count the polling arrivals. All changes are read-modify-writes, so none is lost. So
-//! the standby thread wakes up by itself only once, when it becomes impatient, and then sleeps until it is woken. (The
-//! paper's release is a plain store. It would overwrite a bit that the standby thread sets at that moment, and the
-//! standby thread would have to look again and again.)
+//! the standby thread sleeps until it is woken. (The paper's release is a plain store. It would overwrite a bit that
+//! the standby thread sets at that moment, and the standby thread would have to look again and again.) It does not get
+//! up to say that it has become impatient either: `since` says when it began to wait, and a release that finds it
+//! asleep reads the clock.
 //!
 //! ```text
 //!   arrivals ── poll ──┐                                     ACS: holder, threads outside, up to spinners= arrivals
@@ -92,9 +93,8 @@
 //! ## Invariants
 //! 1. The thread that changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
 //! 2. SLEEPS, IMPATIENT and GRANTED refer to the holder of the inner lock, of which there is one.
-//! 3. GRANTED is set only by a compare-and-swap of a word that is IMPATIENT. IMPATIENT is cleared only by a
-//!    compare-and-swap of the standby thread, or by the one that sets GRANTED. So a grant finds a standby thread that
-//!    has not left.
+//! 3. GRANTED is set only by a compare-and-swap of a word that has IMPATIENT or SLEEPS. A standby thread that leaves
+//!    clears both by a compare-and-swap. So a grant finds a standby thread that has not left.
 //! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, except for the wake of an
 //!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
@@ -105,6 +105,7 @@
 //! | CAS that sets HELD, or clears GRANTED | Acquire | both of the next | sees the last section |
 //! | CAS that clears HELD, or sets GRANTED | Release | that CAS | hands over this section |
 //! | flags, and the count | Relaxed | – | order nothing; read-modify-writes between a release and an acquisition hand it on |
+//! | `since` | Relaxed | – | a hint: an old value makes a release hand the lock over early |
 //!
 //! **Cannot:** serve the waiters of the inner lock while the standby thread does not run; only arrivals can take the
 //! word then. Cannot take the lock back from a standby thread that was granted it. Even under `wait=park`, arrivals
@@ -116,8 +117,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Tunables, Word};
 use crate::parts::counted::{park, wake};
+use crate::parts::naps::{is_whole, stay_away};
 use crate::parts::raw::{Inner, RawLock};
-use crate::parts::settle::settle;
+use crate::parts::settle::{settle, was_used_in};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -139,6 +141,8 @@ pub const COUNT_BITS: u32 = 5;
 /// These bits.
 const COUNT: u32 = ((1 << COUNT_BITS) - 1) * ARRIVAL;
 const _: () = assert!(Tunables::MOST.spinners * ARRIVAL <= COUNT && COUNT & (2 * GRANTED - 1) == 0);
+/// No word of this lock is higher.
+const HIGHEST: u32 = COUNT | (2 * GRANTED - 1);
 
 /// How many spin budgets an arrival polls at most.
 const BUDGETS: u32 = 4;
@@ -153,6 +157,14 @@ const LOOK: u32 = 1_000;
 /// [`TOO_OFTEN`] where CPUs are short.
 const TOO_OFTEN_CROWDED: u32 = 3;
 
+/// How the wait of a standby thread ended without the lock.
+enum Left {
+    /// The deadline has passed.
+    TimedOut,
+    /// The lock is gone, and the deadline has passed.
+    Gone,
+}
+
 /// The LOITER transformation of lock `I`; the standby thread waits by policy `W`.
 pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 
@@ -161,11 +173,13 @@ pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 pub struct LoiterQueue<M: Machine, Q> {
     /// The epoch of the process that last used the slow paths.
     pub epoch: M::Word,
+    /// When the standby thread that sleeps began to wait, in µs.
+    pub since: M::Word,
     /// The inner lock's state.
     pub inner: Q,
 }
 
-crate::zeroed!(LoiterQueue<M, Q> { epoch, inner });
+crate::zeroed!(LoiterQueue<M, Q> { epoch, since, inner });
 
 /// The state of one lock: its word and its queue. Made only by the functions of `RawLock` below, whose callers keep its
 /// contract. So the contract holds for the inner lock, too: its state is `inner`, and it does not use the word.
@@ -253,7 +267,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     }
 
     /// Contends for the word as the standby thread. It is timid: while arrivals poll, it does not contend.
-    fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn stand_by<W: WaitPolicy>(&self, until: Option<Deadline>) -> Result<(), Left> {
         let (began, bound) = (M::micros(), M::tunables().bound_us);
         loop {
             // Polls no longer than until it becomes impatient, so that it sets IMPATIENT at once.
@@ -284,14 +298,31 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
                 continue;
             }
             let said = seen | wants;
+            self.queue.since.store(began, Relaxed); // A hint.
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
-                park::<M>(self.word, said, if left == 0 { until } else { Some(M::sooner(left, until)) });
+                let process = M::epoch();
+                if !park::<M>(self.word, said, until).is_by_others() && !self.was_of(process) {
+                    stay_away::<M>(until);
+                    return Err(Left::Gone);
+                }
             }
         }
     }
 
+    /// Whether the lock is there, and was last used by that process, or by the child that a handler has forked. Reads
+    /// only.
+    fn was_of(&self, process: u32) -> bool {
+        let epoch = &self.queue.epoch;
+        is_whole::<M>(self.word, epoch) && self.word.load(Relaxed) <= HIGHEST && was_used_in::<M>(epoch, process)
+    }
+
+    /// Whether a standby thread that sleeps has waited for the bound.
+    fn is_overdue(&self) -> bool {
+        M::micros().wrapping_sub(self.queue.since.load(Relaxed)) >= M::tunables().bound_us
+    }
+
     /// Clears the flags of the standby thread, or acquires the lock after all if it can be had.
-    fn leave(&self) -> Result<(), TimedOut> {
+    fn leave(&self) -> Result<(), Left> {
         loop {
             let seen = self.word.load(Relaxed);
             if self.try_take(seen) {
@@ -299,7 +330,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             }
             let quiet = seen & !(SLEEPS | IMPATIENT);
             if seen & GRANTED == 0 && self.word.compare_exchange(seen, quiet, Relaxed, Relaxed).is_ok() {
-                return Err(TimedOut);
+                return Err(Left::TimedOut);
             }
         }
     }
@@ -313,11 +344,13 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
             M::trace(Event::Contended);
         } else {
             self.enter(until)?;
-            if let Err(timed_out) = self.stand_by::<W>(until) {
+            if let Err(left) = self.stand_by::<W>(until) {
                 M::trace(Event::TimedOut);
-                // SAFETY: `enter` has acquired it for this thread (see `Lock`).
-                unsafe { I::release(self.word, &self.queue.inner) };
-                return Err(timed_out);
+                if let Left::TimedOut = left {
+                    // SAFETY: `enter` has acquired it for this thread (see `Lock`).
+                    unsafe { I::release(self.word, &self.queue.inner) };
+                }
+                return Err(TimedOut);
             }
         }
         M::waited(stamp);
@@ -347,7 +380,9 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         let mut seen = self.word.load(Relaxed);
         loop {
             let left = match seen & COUNT {
-                count if seen & IMPATIENT != 0 => count | HELD | SLOW | GRANTED,
+                count if seen & IMPATIENT != 0 || seen & SLEEPS != 0 && self.is_overdue() => {
+                    count | HELD | SLOW | GRANTED
+                }
                 0 => 0,
                 count => count | seen & SLEEPS, // One of them is the successor (departure 2).
             };

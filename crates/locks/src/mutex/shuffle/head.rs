@@ -12,7 +12,7 @@ use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
 use crate::mutex::shuffle::release::{bound, record_stall, wake};
 use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
 use crate::mutex::shuffle::turn::WALK_EVERY;
-use crate::parts::naps::{nap_longer, stay_away};
+use crate::parts::naps::nap_longer;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, note_awake, waited};
 use crate::parts::shuffle::shuffler;
@@ -63,10 +63,7 @@ impl<M: Machine> Lock<'_, M> {
             if W::PARKS && late {
                 nap_longer::<M>(&mut nap, None);
             } else if W::PARKS {
-                let Some(parked) = self.park_on_word(me, until, &mut nap) else {
-                    stay_away::<M>(until);
-                    return Contended::TimedOut;
-                };
+                let Some(parked) = self.park_on_word(me, until, &mut nap) else { return Contended::TimedOut };
                 (won, taken) = (parked, SLEEPERS); // Invariant 2.
             }
             won = won || self.spin_as_head::<W, P>(me, until, taken);
@@ -138,7 +135,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
-    /// lock; `None` if the lock is gone. `nap`: how long it naps if the lock is about to be granted.
+    /// lock; `None` if the lock is gone, and the deadline has passed. `nap`: how long it naps if the lock is about to be
+    /// granted.
     fn park_on_word(&self, me: Handle, until: Option<Deadline>, nap: &mut u32) -> Option<bool> {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
@@ -156,7 +154,7 @@ impl<M: Machine> Lock<'_, M> {
             loop {
                 let ended = M::park(self.word, SLEEPERS, until);
                 woken = ended == Unparked::Woken;
-                if !ended.is_by_others() && !M::is_there(self.word) {
+                if !ended.is_by_others() && self.queue.stays_gone(me, until) {
                     return None;
                 }
                 // A wake-up that changed nothing came from a signal.
