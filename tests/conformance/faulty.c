@@ -58,6 +58,7 @@ static const char *const faults[] = {
     "mutex-destroyed-while-in-use",
     "mutex-not-robust",
     "mutex-hides-its-owner",
+    "mutex-unlock-leaves-its-owner",
     "mutex-try-says-again",
     "lock-allocates",
     "lock-maps-memory",
@@ -536,7 +537,9 @@ EXPORT int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct
 EXPORT int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     if (is_of("own-mutex-")) return mutex_release((struct mutex *)mutex);
+    int owner = mutex->__data.__owner;
     int result = looked_back(mutex, REAL(pthread_mutex_unlock)(mutex));
+    if (has("mutex-unlock-leaves-its-owner")) mutex->__data.__owner = owner;
     if (unsent) REAL(pthread_cond_signal)(unsent);
     unsent = NULL;
     return result;

@@ -42,7 +42,7 @@ const MUTEX: &str = "own-mutex-right";
 const GLIBC: &str = "none";
 
 #[rustfmt::skip]
-const FAULTS: [Fault; 28] = [
+const FAULTS: [Fault; 29] = [
     Fault::new("cond-waiter-counts-itself-late", COND, Hangs, &["slow_motion.signal_at_any_point_of_a_wait"]),
     Fault::new("cond-waiter-looks-late", COND, Wrong, &["slow_motion.cond_waits_and_another_stopped_anywhere"]),
     Fault::new("cond-time-out-swallows-a-signal", COND, Wrong, &[
@@ -80,6 +80,7 @@ const FAULTS: [Fault; 28] = [
     ]),
     Fault::new("mutex-not-robust", GLIBC, Hangs, &["passthrough.robust_lock_recovers"]),
     Fault::new("mutex-hides-its-owner", GLIBC, Wrong, &["owner.a_default_mutex_names_its_holder"]),
+    Fault::new("mutex-unlock-leaves-its-owner", GLIBC, Wrong, &["mutex_foreign.libc_handle_locks_and_program_unlocks"]),
     Fault::new("mutex-try-says-again", GLIBC, Wrong, &["mutex_kinds.default_own_trylock_is_ebusy"]),
     Fault::new("lock-allocates", GLIBC, Wrong, &["malloc.threads_allocate"]),
     Fault::new("lock-maps-memory", GLIBC, Wrong, &["threads.address_space_exhausted"]),

@@ -82,7 +82,7 @@ fn moved_from_outside_of(new: fn() -> AnyMutex) {
 }
 
 macro_rules! adopting {
-    ($($name:ident: $lock:ty, $moved:literal, $outside:literal;)*) => {$(
+    ($($name:ident: $lock:ty, $moved:literal, $outside:literal, $in_full:literal;)*) => {$(
         mod $name {
             use super::*;
 
@@ -103,25 +103,26 @@ macro_rules! adopting {
             #[test]
             fn from_outside() {
                 let name = concat!(stringify!($name), " moved from outside");
-                explore(name, Preemptions(1).or_in_full(Preemptions($outside)), SETUP, moved_from_outside::<$lock>);
+                let bound = Preemptions($outside).or_in_full(Preemptions($in_full));
+                explore(name, bound, SETUP, moved_from_outside::<$lock>);
             }
         }
     )*};
 }
 
 adopting! {
-    mcs_stp: Mcs<SpinThenPark>, 3, 2;
-    mcs_park: Mcs<Park>, 3, 2;
-    cna_stp: Cna<SpinThenPark>, 3, 2;
-    cna_park: Cna<Park>, 3, 2;
-    qspin_stp: Qspin<SpinThenPark>, 3, 2;
-    qspin_park: Qspin<Park>, 3, 2;
-    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 1;
-    qspin_cna_park: QspinCna<Park>, 3, 1;
-    mcscr_stp: Mcscr<SpinThenPark>, 3, 2;
-    mcscr_park: Mcscr<Park>, 3, 2;
-    shfl_stp: Shfl<SpinThenPark>, 2, 1;
-    shfl_park: Shfl<Park>, 2, 1;
+    mcs_stp: Mcs<SpinThenPark>, 3, 2, 2;
+    mcs_park: Mcs<Park>, 3, 2, 2;
+    cna_stp: Cna<SpinThenPark>, 3, 2, 2;
+    cna_park: Cna<Park>, 3, 2, 2;
+    qspin_stp: Qspin<SpinThenPark>, 3, 1, 2;
+    qspin_park: Qspin<Park>, 3, 1, 2;
+    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 1, 1;
+    qspin_cna_park: QspinCna<Park>, 3, 1, 1;
+    mcscr_stp: Mcscr<SpinThenPark>, 3, 2, 2;
+    mcscr_park: Mcscr<Park>, 3, 2, 2;
+    shfl_stp: Shfl<SpinThenPark>, 2, 1, 1;
+    shfl_park: Shfl<Park>, 2, 1, 1;
 }
 
 /// The lock is handed to a head that may be polling or falling asleep. No thread's patience helps: a lost wake-up is a

@@ -66,6 +66,12 @@ pub(crate) fn leaves_no_notice(access: &mut Access<'_>) -> Instead {
     if access.is(WORD, Op::Cas) && (access.old, access.new) == (1, 2) { With(1) } else { AsTold }
 }
 
+/// Glibc's code has released a lock whose release was to pass the place of the head on: no sleeper takes that place.
+pub(crate) fn strands_the_place(access: &mut Access<'_>) -> Instead {
+    let takes_it = clears(access, PASS) && access.new & HEAD != 0 && more(access) == -1;
+    if takes_it { Loosely(|_| None) } else { AsTold }
+}
+
 /// A grant wakes only one of the threads that sleep on the word.
 pub(crate) fn grant_wakes_one(access: &mut Access<'_>) -> Instead {
     if access.op == Op::Wake && access.new == u32::MAX { With(1) } else { AsTold }

@@ -103,6 +103,40 @@ fn shares_the_word_with_glibc() {
     both("flash released by glibc, flowing", SCHEDULES, FLOWING, beside_glibc(TIMED, true));
 }
 
+/// Two threads wait. Glibc's code releases what each has acquired, and calls nobody. So the second, if it sleeps, must
+/// find out by itself.
+fn released_by_glibc() {
+    const LONG_ENOUGH: u32 = 12_000;
+    let mutex = Arc::new(Mutex::<Flash>::new());
+    let finished = Arc::new(AtomicU32::new(0));
+    mutex.lock();
+    let waiters = [(); 2].map(|()| {
+        let (mutex, finished) = (mutex.clone(), finished.clone());
+        thread::spawn(move || {
+            section_of_glibc(&mutex, true, 0);
+            finished.fetch_add(1, Relaxed);
+        })
+    });
+    (0..any(60)).for_each(|_| thread::yield_now());
+    mutex.unlock();
+    for step in 0.. {
+        if finished.load(Relaxed) == 2 {
+            break;
+        }
+        assert!(step < LONG_ENOUGH, "nobody takes the place that glibc's release has left");
+        thread::yield_now();
+    }
+    waiters.into_iter().for_each(|waiter| waiter.join().expect("no panic"));
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn a_place_that_glibcs_release_has_left_is_taken() {
+    let setup = Setup { micros_step: 500, patience: 1, flow: 20, ..STILL };
+    both("flash, its place left by glibc", SCHEDULES, setup, released_by_glibc);
+    finds("no sleeper takes a place that was left", strands_the_place, setup, released_by_glibc);
+}
+
 /// A child whose parent's lock had been granted to a head that the child does not have: two threads use it.
 fn granted_in_the_parent() {
     let mutex = Arc::new(Mutex::<Flash>::new());
