@@ -75,6 +75,22 @@ pub(crate) struct Inspection {
     pub(crate) program: Option<(PathBuf, Box<Elf>)>,
     /// Whether it is linked with musl, whose dynamic linker does not start a program with a library that needs glibc.
     pub(crate) is_musl: bool,
+    /// Whether it gets privileges, with which the dynamic linker ignores `LD_PRELOAD` and removes it.
+    has_privileges: bool,
+}
+
+impl Inspection {
+    /// Whether flashlock does not reach the programs that it starts either: their environment has no library, since
+    /// the dynamic linker removes it, or since flashlock starts a program of musl without it.
+    pub(crate) fn cuts_off(&self) -> bool {
+        self.is_musl || self.has_privileges
+    }
+
+    fn find_privileges(&mut self, path: &Path) {
+        let found = privileges(path);
+        self.has_privileges = found.is_some();
+        self.findings.extend(found);
+    }
 }
 
 /// A program that can be executed, as far as its file shows.
@@ -139,12 +155,12 @@ struct Unrunnable(u8, String);
 
 /// Inspects a program file, and its interpreter if it is a script.
 fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
-    let mut inspection = Inspection { findings: Vec::new(), program: None, is_musl: false };
+    let mut inspection = Inspection { findings: Vec::new(), program: None, is_musl: false, has_privileges: false };
     let mut path = path.to_owned();
     for _ in 0..DEPTH {
         match elf::read(&path) {
             Err(error) => {
-                inspection.findings.extend(privileges(&path));
+                inspection.find_privileges(&path);
                 let text = format!("it cannot be read: {}", screen::reason(&error));
                 let advice = "run doctor as a user who can read the file; if the program is dynamically linked, \
                               flashlock works for it";
@@ -162,7 +178,7 @@ fn inspect(path: &Path) -> Result<Inspection, Unrunnable> {
             }
             Ok(Image::Elf(elf)) => {
                 // The kernel ignores the privileges of scripts.
-                inspection.findings.extend(privileges(&path));
+                inspection.find_privileges(&path);
                 inspection.findings.extend(linkage(&elf));
                 inspection.is_musl = elf.interpreter.as_deref().is_some_and(|linker| linker.contains(MUSL));
                 let reached = elf.interpreter.is_some() && !inspection.is_musl;

@@ -3,7 +3,7 @@
 mod common;
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::{binary, flashlock, scratch, threads};
 use flashlock_locks::catalogue::DEFAULT;
@@ -190,23 +190,79 @@ fn programs_that_cannot_be_run() {
 /// It can be run; what is said of it is one line, wherever it is said.
 #[test]
 fn programs_out_of_reach_are_described_alike() {
-    let (source, program) = (scratch("out-of-reach.c"), scratch("out-of-reach"));
     // Long enough to be ranked by `compare`.
-    std::fs::write(&source, "#include <unistd.h>\nint main(void) { return usleep(200000); }\n").unwrap();
-    let compiled = std::process::Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).status();
-    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler and a static C library are needed");
+    let source = "#include <unistd.h>\nint main(void) { return usleep(200000); }\n";
+    let program = built("out-of-reach", source, &["-static"]);
     let line = format!("'{}' keeps its own locks: it is statically linked", program.display());
     for verb in [&["run", "--"][..], &["compare", "--runs", "1", "--locks", "tas", "--"]] {
         let mut command = flashlock();
         let warned = contains(format!("warning: {line}"));
         command.args(verb).arg(&program).env("COLUMNS", "140").assert().success().stderr(warned);
     }
+    let said = doctor_says(&program);
+    assert!(said.starts_with(&format!("{} problem in short {line}", program.display())), "{said}");
+    assert!(said.contains("flashlock still reaches the programs that it starts"), "{said}");
     let mut command = flashlock();
-    let output = command.arg("doctor").arg(&program).env("COLUMNS", "140").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let said: Vec<&str> = said.split_whitespace().collect();
+    let compared = command.args(["compare", "--runs", "3", "--locks", "tas", "--"]).arg(&program).output().unwrap();
+    let text = words(&compared.stdout);
+    assert!(text.contains("only those of programs that it starts are replaced"), "{text}");
+    assert!(text.contains("Advice: the program itself ran with the same locks each time;"), "{text}");
+}
+
+/// The dynamic linker removes `LD_PRELOAD` from its environment. Only root can make such a program that is another
+/// user's.
+#[test]
+fn a_setuid_program_and_what_it_starts_are_out_of_reach() {
+    const NOBODY: u32 = 65_534;
+    // The program shows what it was started with.
+    let source = "#include <stdlib.h>\nint main(void) { return getenv(\"LD_PRELOAD\") ? 1 : 0; }\n";
+    let program = built("setuid", source, &["-pthread"]);
+    if std::os::unix::fs::chown(&program, Some(NOBODY), Some(NOBODY)).is_err() {
+        eprintln!("skipped: only root can give a file to another user");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let why = format!("'{}' keeps its own locks: {} is setuid", program.display(), program.display());
+    let mut command = flashlock();
+    command.args(["run", "--"]).arg(&program).assert().success().stderr(contains(format!("warning: {why}")));
+    let said = doctor_says(&program);
+    assert!(said.starts_with(&format!("{} problem in short {why}", program.display())), "{said}");
+    assert!(said.contains("nor does flashlock reach the programs that it starts"), "{said}");
+    let mut command = flashlock();
+    let nothing = contains(format!("there is nothing to compare: {why}"));
+    command.args(["compare", "--"]).arg(&program).assert().code(1).stdout(is_empty()).stderr(nothing);
+}
+
+/// A program out of reach has no lock that is replaced, whatever it calls.
+#[test]
+fn the_doctor_replaces_no_lock_of_a_program_that_has_its_own() {
+    let source = "#include <pthread.h>\nint pthread_mutex_lock(pthread_mutex_t *mutex) { return 0; }\n\
+                  int main(void) { return pthread_mutex_trylock(&(pthread_mutex_t){0}); }\n";
+    let said = doctor_says(&built("own-lock", source, &["-rdynamic"]));
+    let program = said.split(" System ").next().unwrap();
+    assert!(program.contains("it defines pthread_mutex_lock itself") && !program.contains(" replaced"), "{said}");
+}
+
+/// A C program, built with these options.
+fn built(name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let (file, program) = (scratch(&format!("{name}.c")), scratch(name));
+    std::fs::write(&file, source).unwrap();
+    let compiled = std::process::Command::new("cc").args(options).arg("-o").arg(&program).arg(&file).status();
+    assert!(compiled.is_ok_and(|status| status.success()), "a C compiler and a static C library are needed");
+    program
+}
+
+/// What the doctor says of a program with a problem, in one line.
+fn doctor_says(program: &Path) -> String {
+    let output = flashlock().arg("doctor").arg(program).env("COLUMNS", "140").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.join(" ").starts_with(&format!("{} problem in short {line}", program.display())), "{said:?}");
+    words(&output.stdout)
+}
+
+/// A text in one line.
+fn words(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn make_executable(path: &Path) {

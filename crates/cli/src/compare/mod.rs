@@ -213,14 +213,16 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.lower_is_better && args.metric.is_none() {
         return Err(Failure::usage("--lower-is-better needs --metric REGEX"));
     }
-    let plan = Plan::new(args)?;
+    let mut plan = Plan::new(args)?;
     // A wrong path must not cost a long run.
     let picture = args.plot.as_deref().map(output::Writable::new).transpose()?;
     for program in plan.programs() {
         let inspected = inspect::program(&program)?;
-        if inspected.inspection.is_musl {
-            let why = inspected.out_of_reach().unwrap_or_default();
-            return Err(Failure::new(format_args!("there is nothing to compare: {why}")));
+        if let Some(why) = inspected.out_of_reach() {
+            if inspected.inspection.cuts_off() {
+                return Err(Failure::new(format_args!("there is nothing to compare: {why}")));
+            }
+            plan.keeps_its_locks |= inspected.inspection.program.is_none();
         }
         inspected.warn();
     }

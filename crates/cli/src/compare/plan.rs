@@ -62,6 +62,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// Whether the map is run because the user named no program.
     pub(super) is_map: bool,
+    /// Whether the program keeps its own locks, so that only those of programs that it starts can be replaced.
+    pub(super) keeps_its_locks: bool,
     /// Whether this is not `compare`, which has options.
     pub(super) is_demonstration: bool,
     command: Vec<OsString>,
@@ -101,6 +103,7 @@ impl Plan {
             timeout: args.timeout.map(Duration::from_secs_f64),
             seed: args.seed.unwrap_or(clock),
             is_map,
+            keeps_its_locks: false,
             is_demonstration: false,
             command: args.command.clone(),
             library,

@@ -145,7 +145,11 @@ fn also_replaced(plan: &Plan) -> String {
             format!("semaphores and spinlocks are flashlock's, too, and readers-writer locks are {rw} (see --rw)")
         }
     };
-    format!("Under each lock but glibc's, {rest}. So a ratio may be due to these.")
+    let whose = match plan.keeps_its_locks {
+        true => "The program keeps its own locks; only those of programs that it starts are replaced. For these, under",
+        false => "Under",
+    };
+    format!("{whose} each lock but glibc's, {rest}. So a ratio may be due to these.")
 }
 
 fn summary_row(results: &Results, group: &Group, lock: &str) -> [String; 8] {

@@ -57,15 +57,18 @@ struct Part {
 
 /// Examines a program. The conclusion comes first, then the findings.
 pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> {
-    let out_of_reach = program.out_of_reach();
+    if let Some(why) = program.out_of_reach() {
+        let advice = match program.inspection.cuts_off() {
+            true => "nor does flashlock reach the programs that it starts; see below",
+            false => {
+                "flashlock still reaches the programs that it starts, unless they have the same problem; see below"
+            }
+        };
+        // No library of it has other locks either.
+        return std::iter::once(Finding::problem(VERDICT, why, advice)).chain(program.inspection.findings).collect();
+    }
     let Inspection { mut findings, program, .. } = program.inspection;
-    let mut verdict = out_of_reach.map(|why| {
-        Finding::problem(
-            VERDICT,
-            why,
-            "flashlock still reaches the programs that it starts, unless they have the same problem; see below",
-        )
-    });
+    let mut verdict = None;
     if let Some((path, elf)) = program {
         findings.extend(other_glibc(&elf));
         let (parts, missing) = closure(path, elf);
@@ -76,7 +79,7 @@ pub(super) fn examine(program: Program, library: Option<&Path>) -> Vec<Finding> 
         }
         findings.push(Finding::ok("libraries", format!("{} examined besides the C library", parts.len() - 1)));
         let served = served(library);
-        verdict = verdict.or_else(|| Some(in_short(&parts, &served)));
+        verdict = Some(in_short(&parts, &served));
         findings.extend(locks(&parts, &served));
         findings.extend(watched(&parts));
         findings.extend(shared(&parts));

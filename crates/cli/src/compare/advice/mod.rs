@@ -19,12 +19,16 @@ use crate::screen::{HEADING, styled};
 /// A smaller advantage than this is called little.
 const LITTLE: f64 = 1.05;
 
+/// The start of the advice if the program keeps its own locks.
+const OF_OTHERS: &str = "the program itself ran with the same locks each time; for the programs that it starts: ";
+
 /// The advice for each group, and its limitations.
 pub(super) fn render(results: &Results, plan: &Plan, width: u16) -> String {
     let mut text = String::new();
     for group in &results.groups {
         let Some(verdict) = results.verdicts.get(&group.title) else { continue };
-        let advice = advice(verdict, results, group, plan.merit.did());
+        let whose = if plan.keeps_its_locks { OF_OTHERS } else { "" };
+        let advice = format!("{whose}{}", advice(verdict, results, group, plan.merit.did()));
         let name = if results.groups.len() > 1 { group.title.as_str() } else { "Advice" };
         // The style takes no columns, so it is added after wrapping.
         let paragraph = paragraph(&format!("{name}: {advice}"), width);
