@@ -79,10 +79,11 @@ impl Cli {
         let when = wanted_color(&words);
         when.apply();
         let command = Self::command().color(when.for_help());
-        let parsed = command.try_get_matches_from(words).and_then(|matches| Self::from_arg_matches(&matches));
+        let parsed = command.try_get_matches_from(words.iter()).and_then(|matches| Self::from_arg_matches(&matches));
         parsed.map_err(|mut error| {
             if error.use_stderr() {
                 suggest_visible_verbs(&mut error);
+                suggest_verb_of_option(&mut error, &words);
                 suggest_values(&mut error);
                 let text = error.render().ansi().to_string();
                 screen::tell(&text.replacen("error:", "flashlock:", 1));
@@ -109,18 +110,41 @@ fn help_as_an_option(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Suggests a verb for an unknown one: the nearest one that is not hidden.
+/// Suggests a verb for an unknown one: the nearest one that is not hidden. If none is near, the word may be a program.
 fn suggest_visible_verbs(error: &mut clap::Error) {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let unknown = unknown.clone();
     let command = Cli::command();
     let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-    match nearest(unknown, visible) {
-        None => error.remove(ContextKind::SuggestedSubcommand),
+    match nearest(&unknown, visible) {
+        None => {
+            error.remove(ContextKind::SuggestedSubcommand);
+            tip(error, format!("to run a program with other locks: flashlock run -- {unknown}"));
+        }
         Some(verb) => {
             let suggested = ContextValue::Strings(vec![verb.to_owned()]);
-            error.insert(ContextKind::SuggestedSubcommand, suggested)
+            error.insert(ContextKind::SuggestedSubcommand, suggested);
         }
-    };
+    }
+}
+
+/// Names the verb of an option that stands where the verb belongs.
+fn suggest_verb_of_option(error: &mut clap::Error, words: &[OsString]) {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(name) = option.strip_prefix("--").map(str::to_owned) else { return };
+    if !words.get(1).and_then(|word| word.to_str()).is_some_and(|word| word.starts_with(option.as_str())) {
+        return;
+    }
+    let command = Cli::command();
+    let has_it = |verb: &&clap::Command| verb.get_arguments().any(|argument| argument.get_long() == Some(&name));
+    if let Some(verb) = command.get_subcommands().filter(|verb| !verb.is_hide_set()).find(has_it) {
+        tip(error, format!("it is an option of a verb: flashlock {} --{name}", verb.get_name()));
+    }
+}
+
+/// Gives the user a hint.
+fn tip(error: &mut clap::Error, text: String) {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![text.into()]));
 }
 
 /// Suggests a value for an unknown one of a list: the nearest one.
@@ -212,6 +236,30 @@ mod tests {
             let text = error.render().to_string();
             assert_eq!(text.contains("similar subcommand"), meant.is_some(), "{text}");
             assert!(meant.is_none_or(|meant| text.contains(&format!("'{meant}'"))), "{text}");
+            assert!(!text.contains("\n\n\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_or_an_option_in_place_of_a_verb_is_understood() {
+        for (line, tip) in [
+            ("flashlock ./prog", Some("flashlock run -- ./prog")),
+            ("flashlock true", Some("flashlock run -- true")),
+            ("flashlock --lock shfl", Some("flashlock run --lock")),
+            ("flashlock --rivals=none", Some("flashlock compare --rivals")),
+            ("flashlock --nope", None),
+            ("flashlock run --locks shfl", None),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let mut error = Cli::command().try_get_matches_from(&words).err().unwrap();
+            suggest_visible_verbs(&mut error);
+            suggest_verb_of_option(&mut error, &words);
+            let text = error.render().to_string();
+            match tip {
+                Some(tip) => assert!(text.contains("tip: ") && text.contains(&format!(": {tip}\n")), "{text}"),
+                None => assert!(!text.contains("tip: it is an option"), "{text}"),
+            }
+            assert!(!text.contains("\n\n\n"), "{text}");
         }
     }
 

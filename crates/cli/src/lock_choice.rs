@@ -243,11 +243,16 @@ pub(crate) fn rw_named(text: &str) -> Option<&'static str> {
 
 /// The failure for a wrong text. `what` quotes the part that is wrong.
 fn bad(text: &str, from: &str, what: &str) -> Failure {
+    Failure::usage(format_args!("{from}: {what} ({})", see(text)))
+}
+
+/// The command that shows more about the lock that a text names; if no lock has this name, about all locks.
+pub(crate) fn see(text: &str) -> String {
     let name = &text.split(':').next().unwrap_or_default().to_lowercase();
     let is_known = LockId::from_name(name).is_some() || RwId::from_name(name).is_some();
     let is_known = is_known || StandaloneId::from_name(name).is_some();
     let about = if is_known { format!(" {name}") } else { String::new() };
-    Failure::usage(format_args!("{from}: {what} (see 'flashlock locks{about}')"))
+    format!("see 'flashlock locks{about}'")
 }
 
 /// Explains a wrong choice. `others` are the names that are accepted besides those of the catalogue. If one name is

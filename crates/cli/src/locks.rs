@@ -230,10 +230,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             let lock = Lock::from_name(name).ok_or_else(|| {
                 let known_locks = || format!("known locks: {} {} {}", known(), known_rw(), known_standalone());
                 let all = Lock::all().map(|lock| lock.facts().name);
-                let what = match name {
-                    settings::GLIBC => "glibc's lock is the one that programs use without flashlock".to_owned(),
-                    _ => did_you_mean(name, all).unwrap_or_else(known_locks),
-                };
+                if name == settings::GLIBC {
+                    return Failure::usage(
+                        "glibc is none of flashlock's locks: it stands for the C library's own, which programs have \
+                         without flashlock. 'run --lock glibc' keeps them, and 'compare' compares with them",
+                    );
+                }
+                let what = did_you_mean(name, all).unwrap_or_else(known_locks);
                 Failure::usage(format_args!("unknown lock '{name}'; {what}"))
             })?;
             if args.json { json::text(&Row::from(lock))? } else { describe(lock, width) }

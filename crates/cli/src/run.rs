@@ -187,6 +187,10 @@ impl Counting {
             (Format::Text, Some(_)) => run_stats::render(stats, flashlock_report::table::WIDTH),
             (Format::Text, None) => format!("\n{}", run_stats::render(stats, screen::width(libc::STDERR_FILENO))),
         };
+        if self.format == Format::Json && stats.processes == 0 {
+            // Otherwise its zeros would look like a result.
+            screen::tell(&run_stats::render(stats, screen::width(libc::STDERR_FILENO)));
+        }
         match (&self.file, self.format) {
             (Some((path, file)), _) => {
                 (&*file).write_all(text.as_bytes()).map_err(|error| output::cannot_write(path, &error))

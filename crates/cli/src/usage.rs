@@ -18,6 +18,8 @@ Environment:
   LD_PRELOAD              other libraries in it are kept, after flashlock's
   ASAN_OPTIONS            run, compare: verify_asan_link_order=0 goes before it
   NO_COLOR                no colours, unless --color=always is given
+  CLICOLOR_FORCE          colours in files and pipes, too, unless NO_COLOR
+  CLICOLOR, TERM          0 or dumb, or no TERM: no colours on a terminal
   COLUMNS                 the width of output that does not go to a terminal
   CXX, TMPDIR             compare: compiler for tbb, absl, nsync, and its place
   LD_LIBRARY_PATH         doctor looks for libraries there, as the loader does
@@ -62,6 +64,11 @@ mod tests {
             config::ENV_LOCKS,
             config::ENV_FILE,
             governor::ENV_TRACE,
+            // These are anstream's.
+            "NO_COLOR",
+            "CLICOLOR_FORCE",
+            "CLICOLOR",
+            "TERM",
         ] {
             assert!(ENVIRONMENT.split([' ', ',', '\n']).any(|word| word == name), "{name}");
         }

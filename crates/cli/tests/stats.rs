@@ -353,6 +353,10 @@ fn if_no_process_reports_nothing_else_is_said() {
         "{text}"
     );
     assert!(!text.contains("machine") && !text.contains("event"), "{text}");
+    let mut command = flashlock();
+    command.args(["run", "--stats=json", "--"]).arg(&program).env("COLUMNS", "140");
+    let zeros = contains("\"processes\": 0");
+    command.assert().code(3).stdout(zeros).stderr(contains("flashlock: no process reported, so nothing was counted."));
 }
 
 #[test]

@@ -269,3 +269,27 @@ fn the_reference_in_the_documentation_is_the_current_one() {
     }
     std::fs::remove_dir_all(&made).unwrap();
 }
+
+/// As the list of variables says.
+#[test]
+fn variables_decide_about_colours() {
+    let coloured = |variables: &[(&str, &str)], color: &str| {
+        let mut command = flashlock();
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("CLICOLOR");
+        let said = command.args([color, "locks", "mcs"]).envs(variables.iter().copied()).assert().success();
+        said.get_output().stdout.contains(&0x1b)
+    };
+    let force = ("CLICOLOR_FORCE", "1");
+    assert!(!coloured(&[], "--color=auto") && coloured(&[force], "--color=auto"));
+    assert!(!coloured(&[force], "--color=never") && !coloured(&[force, ("NO_COLOR", "1")], "--color=auto"));
+    assert!(coloured(&[("NO_COLOR", "1")], "--color=always"));
+}
+
+#[test]
+fn glibc_is_explained_where_it_is_none_of_our_locks() {
+    let explained = contains("glibc is none of flashlock's locks").and(contains("unknown lock").not());
+    flashlock().args(["locks", "glibc"]).assert().code(2).stderr(explained);
+    let mut command = flashlock();
+    let option = contains("did you mean 'bound'?").and(contains("(see 'flashlock locks shfl')"));
+    command.args(["simulate", "--locks", "shfl:buond=5"]).assert().code(2).stderr(option);
+}

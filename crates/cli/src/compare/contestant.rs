@@ -113,6 +113,7 @@ pub(super) fn chosen_rivals(names: &[String]) -> Result<Rivals, Failure> {
         Rival::named(name).ok_or_else(|| {
             let known = || RIVALS.iter().map(|rival| rival.name);
             let what = did_you_mean(name, known().chain([NONE]))
+                .or_else(|| alike(name))
                 .unwrap_or_else(|| format!("must be one of {}, or {NONE}", known().collect::<Vec<_>>().join(", ")));
             Failure::usage(format_args!("--rivals '{name}': {what}"))
         })
@@ -121,6 +122,14 @@ pub(super) fn chosen_rivals(names: &[String]) -> Result<Rivals, Failure> {
     wanted.sort_by_key(|rival| RIVALS.iter().position(|other| other.name == rival.name));
     wanted.dedup_by_key(|rival| rival.name);
     Ok(Rivals { wanted, are_named: true })
+}
+
+/// The rivals with the same letters, such as `parking_lot-0.13` for `parkinglot`: `did you mean 'NAME' or 'NAME'?`
+fn alike(name: &str) -> Option<String> {
+    let letters = |name: &str| name.chars().filter(|c| c.is_alphabetic()).collect::<String>().to_lowercase();
+    let same = RIVALS.iter().filter(|rival| letters(rival.name) == letters(name));
+    let same: Vec<String> = same.map(|rival| format!("'{}'", rival.name)).collect();
+    (!same.is_empty()).then(|| format!("did you mean {}?", same.join(" or ")))
 }
 
 #[cfg(test)]
@@ -170,6 +179,8 @@ mod tests {
         assert_eq!(of(&[]).unwrap().len(), RIVALS.len());
         assert_eq!(of(&["tbb", "std", "tbb"]).unwrap(), ["std", "tbb"]);
         assert!(of(&["none"]).unwrap().is_empty());
+        let both = "did you mean 'parking_lot-0.12' or 'parking_lot-0.13'?";
+        assert!(of(&["parkinglot"]).unwrap_err().to_string().contains(both));
         assert!(of(&["tbbb"]).unwrap_err().to_string().contains("did you mean 'tbb'?"));
         assert!(of(&["clh"]).unwrap_err().to_string().contains("must be one of std, parking_lot-0.12"));
     }

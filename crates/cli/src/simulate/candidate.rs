@@ -10,7 +10,7 @@ use flashlock_workloads::catalogue::{DEFAULT, WORKLOADS, WorkloadInfo};
 use flashlock_workloads::wait::Waiting;
 
 use crate::failure::Failure;
-use crate::lock_choice::{explain, known, known_rw, known_standalone};
+use crate::lock_choice::{explain, known, known_rw, known_standalone, see};
 
 /// A lock with its options, as text and parsed.
 pub(super) struct Candidate {
@@ -49,7 +49,7 @@ impl Candidate {
         let chosen = chosen.map_err(|error| {
             let others: Vec<&str> =
                 RW_LOCKS.iter().map(|lock| lock.name).chain(STANDALONE.iter().map(|lock| lock.name)).collect();
-            Failure::usage(format_args!("--locks: {} (see 'flashlock locks')", explain(&error, &others, "--locks")))
+            Failure::usage(format_args!("--locks: {} ({})", explain(&error, &others, "--locks"), see(text)))
         })?;
         let tunables = match &chosen {
             Chosen::Mutex(choice) => choice.tunables,

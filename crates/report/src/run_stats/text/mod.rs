@@ -4,7 +4,7 @@ use flashlock_locks::catalogue::DEFAULT;
 use flashlock_locks::machine::event::Event;
 
 use super::{RunStats, Unnamed, Why};
-use crate::{table, units};
+use crate::{table, units, words};
 
 mod histogram;
 mod kinds;
@@ -98,12 +98,12 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
         );
         return out;
     }
-    if let [first, _, ..] = kinds {
-        let all: u64 = kinds.iter().map(|kind| kind.operations).sum();
-        let share = first.operations as f64 / all as f64;
-        let carry = if share > 0.5 { "have most of the operations" } else { "have the most operations" };
-        let (operations, all, share) = (units::count(first.operations), units::count(all), units::percent(share));
-        say(&format!("{} {carry}: {operations} of {all} ({share}).", first.name));
+    let average = (stats.resources.elapsed_ns > 0).then(|| waiting(stats));
+    // Where threads wait much, that is the finding: the shares of contended acquisitions hide it.
+    let is_finding = stats.derived.waiting_threads >= FEW_WAIT;
+    average.iter().filter(|_| is_finding).for_each(|average| say(average));
+    if let [_, _, ..] = kinds {
+        say(&most_used(kinds));
     }
     for kind in kinds {
         say(&format!("{}: {}.", kind.name, kind.text));
@@ -111,9 +111,7 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
             say(&format!("Waits for {what}: {}.", percentiles(waits)));
         }
     }
-    if stats.resources.elapsed_ns > 0 {
-        say(&waiting(stats));
-    }
+    average.iter().filter(|_| !is_finding).for_each(|average| say(average));
     if let Some(share) = stats.derived.handoff_locality {
         let nodes = stats.provenance.machine.numa_nodes;
         let trivial = nodes == Some(1) && stats.provenance.machine.imagined.is_none();
@@ -121,6 +119,24 @@ fn summary(stats: &RunStats, kinds: &[Kind<'_>], width: u16) -> String {
         say(&format!("{} of the queue hand-offs stayed on the same NUMA node{why}.", units::percent(share)));
     }
     out
+}
+
+/// The kinds with the most operations: several if they have equally many.
+fn most_used(kinds: &[Kind<'_>]) -> String {
+    let all: u64 = kinds.iter().map(|kind| kind.operations).sum();
+    let most = kinds.iter().map(|kind| kind.operations).max().unwrap_or(0);
+    let share = most as f64 / all as f64;
+    let carry = if share > 0.5 { "have most of the operations" } else { "have the most operations" };
+    let first: Vec<&str> = kinds.iter().filter(|kind| kind.operations == most).map(|kind| kind.name).collect();
+    let each = if first.len() > 1 { " each" } else { "" };
+    let (most, all, share) = (units::count(most), units::count(all), units::percent(share));
+    format!("{} {carry}: {most}{each} of {all} ({share}).", sentence(&first))
+}
+
+/// Names at the beginning of a sentence: only the first begins with a capital letter.
+fn sentence(names: &[&str]) -> String {
+    let lowered = |(place, name): (usize, &&str)| if place == 0 { (*name).to_owned() } else { name.to_lowercase() };
+    words::listed(&names.iter().enumerate().map(lowered).collect::<Vec<_>>())
 }
 
 /// How many threads waited for locks, and the conclusion.

@@ -71,6 +71,15 @@ fn the_headline_names_what_carries_the_traffic() {
     let text = words(&render(&stats, 80));
     assert!(text.contains("Semaphores have most of the operations: 800,968 of 806,593 (99.3%)."), "{text}");
     assert!(text.contains("- Semaphores: 800,968 permits taken"), "{text}");
+    let tie = words(&render(
+        &sample(|totals| {
+            totals.events[Event::RwRead as usize] = 120;
+            totals.events[Event::Acquire as usize] = 120;
+        }),
+        80,
+    ));
+    let both = "- Mutexes and readers-writer locks have the most operations: 120 each of 240 (50.0%).";
+    assert!(tie.contains(both), "{tie}");
     let one = words(&render(&sample(|totals| totals.events[Event::Acquire as usize] = 3), 80));
     assert!(!one.contains("most of") && one.contains("- Mutexes: 3 acquisitions, 0% contended."), "{one}");
 }
@@ -129,6 +138,11 @@ fn what_cannot_be_gained_is_said_of_glibcs_locks_only() {
         "{much}"
     );
     assert!(waited(Lock::from(&Choice::DEFAULT), 20_000_000).contains("0.0200 threads waited for a lock. "));
+    let [much, little] = [much, waited(today(), 20_000_000)].map(|text| {
+        let [average, mutexes] = ["On average", "- Mutexes:"].map(|what| text.find(what).unwrap());
+        average < mutexes
+    });
+    assert_eq!((much, little), (true, false), "the average comes first if it is the finding");
     let unfinished = words(&render(
         &of_objects(today(), Vec::new(), |totals| {
             totals.events[Event::Contended as usize] = 2;
