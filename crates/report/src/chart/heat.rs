@@ -135,9 +135,14 @@ impl Panel {
 }
 
 impl Field {
+    /// Whether it names the winner.
+    pub(crate) fn names_winner(&self) -> bool {
+        self.share < NEAR
+    }
+
     fn words(&self) -> String {
         let mark = if self.marked { "°" } else { "" };
-        let winner = if self.share < NEAR { format!(" {}", self.winner) } else { String::new() };
+        let winner = if self.names_winner() { format!(" {}", self.winner) } else { String::new() };
         format!("{:.2}{mark}{winner}", self.share)
     }
 }

@@ -31,7 +31,7 @@ const OTHERS: f64 = 0.15;
 pub enum Mode {
     /// Nothing.
     Plain,
-    /// A process computes beside.
+    /// Another process competes for the CPUs.
     Hog,
     /// There is one CPU only.
     OneCpu,

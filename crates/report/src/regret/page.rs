@@ -248,20 +248,27 @@ fn picture(parts: &[Part], of: &str, title: &str, origin: &str) -> Heat {
         }
     };
     let panels = SETTINGS.map(panel);
+    let fields = panels.iter().flat_map(|panel| &panel.rows).flat_map(|row| &row.fields).flatten();
+    let is_short = |field: &Field| field.names_winner() && field.winner.starts_with(SHORT);
+    let explained = fields.into_iter().any(is_short).then(|| format!("{SHORT}: parking_lot"));
+    let notes = [
+        Some(origin.to_owned()),
+        Some(format!("Operations of {of}, as a share of those of the best lock in the cell; below .95 with its name")),
+        explained,
+        Some("° held out until the design was done · empty: not measured".to_owned()),
+    ];
     Heat {
         title: title.to_owned(),
-        notes: vec![
-            origin.to_owned(),
-            format!("Operations of {of}, as a share of those of the best lock in the cell; below .95 with its name"),
-            "p_l: parking_lot".to_owned(),
-            "° held out until the design was done · empty: not measured".to_owned(),
-        ],
+        notes: notes.into_iter().flatten().collect(),
         panels: panels.into_iter().filter(|panel| !panel.rows.is_empty()).collect(),
     }
 }
 
+/// `parking_lot`, in fields.
+const SHORT: &str = "p_l";
+
 fn field(share: f64, winner: &str, held_out: bool) -> Field {
-    Field { share, winner: winner.replace("parking_lot-", "p_l "), marked: held_out }
+    Field { share, winner: winner.replace("parking_lot-", &format!("{SHORT} ")), marked: held_out }
 }
 
 #[cfg(test)]
@@ -296,6 +303,24 @@ mod tests {
         let parts = vec![part(Mode::Plain, &[1.0, 1.0]), part(Mode::Hog, &[1.0, 0.8])];
         assert_eq!(page(parts).finding(), "a reaches 0.95 of the best lock on average, 0.80 at worst");
         assert_eq!(page(Vec::new()).finding(), page(Vec::new()).title());
+    }
+
+    #[test]
+    fn a_name_is_explained_only_where_it_stands() {
+        let figure = |lock: &str, share| Figure { lock: lock.into(), share, ..Figure::default() };
+        let notes = |winner: &str, share| {
+            let judged = Judged {
+                cell: cells::named("1 line, 0 µs outside, 2 threads").expect("a cell"),
+                bound_ops_per_ms: None,
+                allowed_wait_ms: 0.5,
+                figures: vec![figure(winner, 1.0), figure("a", share)],
+            };
+            let summary = Summary::of(Grid::Mutexes, Mode::Plain, &[], &[], &[], 2);
+            let part = Part { held_out: false, summary: Summary { judged: vec![judged], ..summary } };
+            picture(&[part], "a", "", "").notes.join("\n")
+        };
+        assert!(notes("parking_lot-0.13", 0.9).contains("p_l: parking_lot"));
+        assert!(!notes("parking_lot-0.13", 0.96).contains("p_l") && !notes("tbb", 0.9).contains("p_l"));
     }
 
     #[test]

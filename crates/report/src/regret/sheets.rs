@@ -35,7 +35,7 @@ impl Sheet {
 pub(super) fn heading(grid: Grid, mode: Mode, held_out: bool) -> String {
     let mode = match mode {
         Mode::Plain => "Nothing else runs",
-        Mode::Hog => "A process computes beside",
+        Mode::Hog => "Another process competes",
         Mode::OneCpu => "On one CPU",
     };
     let grid = if grid == Grid::Conditions { ", condition variables" } else { "" };

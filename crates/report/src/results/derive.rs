@@ -53,6 +53,16 @@ impl Results {
         ratio::grain(runs.filter_map(|run| run.values.get(&group.merit).copied()))
     }
 
+    /// The merits of two locks in a cell, for each round in which both succeeded.
+    pub(crate) fn paired(&self, group: &Group, cell: &str, one: &str, other: &str) -> Vec<(f64, f64)> {
+        let merits = |lock: &str| -> BTreeMap<u32, f64> {
+            let runs = self.point(&group.title, cell, lock).into_iter().flat_map(|point| &point.runs);
+            runs.filter_map(|run| Some((run.round, *run.values.get(&group.merit)?))).collect()
+        };
+        let others = merits(other);
+        merits(one).into_iter().filter_map(|(round, merit)| Some((merit, *others.get(&round)?))).collect()
+    }
+
     /// For each round in which both succeeded: the logarithm of the lock's merit divided by the baseline's.
     fn logarithms(&self, point: &Point) -> BTreeMap<u32, f64> {
         let Some(group) = self.groups.iter().find(|group| group.title == point.group) else { return BTreeMap::new() };
