@@ -12,7 +12,7 @@ use crate::child::Program;
 use crate::system;
 
 /// What conformance, torture, mallocs, delegated, instructions, glibc and packages need.
-const BASE: [&str; 18] = [
+const BASE: [&str; 19] = [
     "clang",
     "gcc",
     "g++",
@@ -28,6 +28,7 @@ const BASE: [&str; 18] = [
     "git",
     "lintian",
     "man-db",
+    "netcat-openbsd",
     "pkgconf",
     "util-linux",
     "zsh",

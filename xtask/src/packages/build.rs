@@ -1,7 +1,8 @@
 //! The command, the preload library, and the libraries of delegated locks, stripped.
 //!
-//! They are built with the profile `dist`, which is `release` without debug information: the same code as what is
-//! tested. What rustc writes of paths into it is the same wherever the tree, cargo and the toolchain are.
+//! They are built with the profile `dist`, which is `release` without debug information. The locks, and what else of
+//! flashlock runs inside programs, are optimised as in the tests; the command's other parts for size (`Cargo.toml`).
+//! What rustc writes of paths into it is the same wherever the tree, cargo and the toolchain are.
 
 use std::env;
 use std::path::{Path, PathBuf};

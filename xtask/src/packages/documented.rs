@@ -91,7 +91,8 @@ impl Commands {
 
 fn script(lines: &[&str]) -> String {
     let numbered = lines.iter().enumerate().map(|(at, line)| format!("{line}\necho '{DONE}' {}\n", at + 1));
-    format!("set -e\n{}", numbered.collect::<String>())
+    // What a line started in the background must not outlive a line that failed.
+    format!("trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\nset -e\n{}", numbered.collect::<String>())
 }
 
 /// What follows a heading, up to the next one of its rank or a higher one. In blocks of code, `#` begins no heading.
@@ -177,6 +178,18 @@ mod tests {
         let home = workspace::scratch("test-documented").expect("a directory");
         let tally = commands.run_here(&home, &[]).expect("bash");
         assert_eq!(tally, Tally { passed: 1, failed: 2, skipped: 0 });
+    }
+
+    #[test]
+    fn what_runs_in_the_background_can_be_ended_and_is_ended() {
+        let home = workspace::scratch("test-background").expect("a directory");
+        let run = |lines: &[&str]| {
+            let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+            Commands { document: "x", lines }.run_here(&home, &[]).expect("bash")
+        };
+        // Otherwise the pipe would stay open for an hour.
+        assert_eq!(run(&["sleep 3600 &", "kill %1"]), Tally { passed: 2, failed: 0, skipped: 0 });
+        assert_eq!(run(&["sleep 3600 &", "false"]), Tally { passed: 1, failed: 1, skipped: 0 });
     }
 
     #[test]

@@ -27,6 +27,17 @@ const FISH: &str = "share/fish/vendor_completions.d";
 
 /// Small programs for the first steps. That in Rust is to be read: it is built inside the tree only.
 const EXAMPLES: [&str; 3] = ["examples/counter.c", "examples/queue.cpp", "examples/embed/src/main.rs"];
+/// What the root of the tree and the examples say, and the licences.
+const TEXTS: [&str; 8] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "examples/README.md",
+    "examples/kv-server/README.md",
+];
 /// The pages that the command, the man pages and `CHANGELOG.md` refer to, with all pages that they link to. Links into
 /// the source lead nowhere.
 const PAGES: &str = "docs";
@@ -89,8 +100,7 @@ pub(super) fn files(built: &Built) -> Result<Vec<File>> {
         files.push(File::new(completions, format!("{directory}/{called}")));
     }
     files.extend(built.embedded.files()?);
-    let documents = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-    let documents = documents.into_iter().chain(EXAMPLES).map(str::to_owned).chain(pages(PAGES)?);
+    let documents = TEXTS.into_iter().chain(EXAMPLES).map(str::to_owned).chain(pages(PAGES)?);
     files.extend(documents.map(|document| File::new(workspace::path(&document), format!("{DOCUMENTS}/{document}"))));
     files.sort_by(|one, other| one.to.cmp(&other.to));
     Ok(files)
@@ -163,16 +173,22 @@ mod tests {
 
     use super::*;
 
+    /// Links below these lead into the source.
+    const SOURCE: [&str; 3] = ["crates/", "tests/", "kernel/"];
+
     #[test]
     fn what_documents_refer_to_is_installed() {
         let pages = pages(PAGES).expect("pages");
         for page in ["docs/fidelity.md", "docs/simulate.md", "docs/limits.md", "docs/delegation.md"] {
             assert!(pages.iter().any(|found| found == page), "{page}");
         }
-        let changes = files::read(&workspace::path("CHANGELOG.md")).expect("read");
-        let links = changes.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for link in links.filter(|link| !link.contains("://")) {
-            assert!(pages.iter().any(|page| page == link) || EXAMPLES.contains(&link), "CHANGELOG.md: {link}");
+        for text in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
+            let contents = files::read(&workspace::path(text)).expect("read");
+            let links = contents.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+            for link in links.filter(|link| link.ends_with(".md") && !SOURCE.iter().any(|it| link.starts_with(it))) {
+                let is_there = pages.iter().map(String::as_str).chain(TEXTS).any(|page| page == link);
+                assert!(is_there || link.contains("://"), "{text}: {link}");
+            }
         }
     }
 

@@ -31,6 +31,8 @@ const GLIBC: [&str; 3] = ["2.35", "2.31", "2.35"];
 const MOST_BYTES: u64 = 9_000_000;
 /// What users read first: the tasks that they name must exist.
 const DOCUMENTS: [&str; 4] = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"];
+/// How to use the server of the examples.
+const KV_SERVER: &str = "examples/kv-server/README.md";
 /// Where the examples are built. `examples/README.md` says so, too.
 const EXAMPLES_BUILT: &str = "target/examples";
 
@@ -210,7 +212,19 @@ fn examples() -> Result<Tally> {
     let commands = Commands::of("examples/README.md", None)?;
     let built = Built::get()?;
     let directory = built.command.parent().context("the command lies nowhere")?;
-    commands.run_here(&scratch("home")?, &[directory.to_owned()])
+    let mut tally = commands.run_here(&scratch("home")?, &[directory.to_owned()])?;
+    tally += kv_server()?;
+    Ok(tally)
+}
+
+/// Starts the server of the examples, and talks to it, as its README says.
+fn kv_server() -> Result<Tally> {
+    const CLIENT: &str = "nc";
+    if Command::new(CLIENT).arg("-h").output().is_err() {
+        println!("skipped {KV_SERVER}: there is no {CLIENT} (cargo xtask setup)");
+        return Ok(Tally { skipped: 1, ..Tally::default() });
+    }
+    Commands::of(KV_SERVER, Some("## First steps"))?.run_here(&scratch("home")?, &[])
 }
 
 /// `install` puts everything below a prefix, where the command finds its library, shells their completions and man its
