@@ -160,7 +160,7 @@ fn opening(report: &Report) -> String {
     format!(
         "**Can I trust it?** Mostly for which lock is ahead, and where a trend turns; less for how large a difference \
          is.\n\
-         Its figures are no measurements.\n\n\
+         Its figures are not measurements.\n\n\
          - Papers measured these machines. Of {} of their figures, none of which was used to fit the model, it meets \
          {} and misses {}.\n\
          - Where the paper gives a number, half of ours differ by at most {} %. {} of {} differ by more than a factor \

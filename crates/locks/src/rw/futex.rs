@@ -6,8 +6,8 @@
 //! **Problem.** A readers-writer lock for any number of threads should cost one atomic operation without contention,
 //! and take a page of code. **Idea.** There is a counter of readers, and flags that say whether readers or writers
 //! sleep. Readers enter whenever no writer holds the lock. Sleepers are woken when they may go on, and try again.
-//! **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1, and 2 where the program prefers writers; the futex as
-//! in Drepper, *Futexes Are Tricky*, 2011. glibc did the same before 2.25.
+//! **Source.** Courtois, Heymans & Parnas, CACM 1971, problem 1; also problem 2, if the program prefers writers; the
+//! futex as in Drepper, *Futexes Are Tricky*, 2011. glibc did the same before 2.25.
 //!
 //! **Use it** when you want to know what the simplest readers-writer lock does. **Rather not** when readers are many
 //! (they all write one counter), or writers must not starve.
@@ -49,8 +49,8 @@
 //! | `count` or, by a reader; `count` and, by a writer that gives up | AcqRel | each other | invariant 4 |
 //! | `count` or, by a writer; `writers` | Relaxed | – | order nothing, except by invariant 4 |
 //!
-//! **Cannot:** be fair. If readers are preferred, which is the default, they make writers starve; if writers are, the
-//! reverse.
+//! **Cannot:** be fair. If readers are preferred, which is the default, they make writers starve; if writers are
+//! preferred, readers starve.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -12,8 +12,8 @@
 //!
 //! **Use it** when you do not know which lock to use: it is the default. **Rather not** when many threads want a hot
 //! lock and each should have it soon: if a hundred threads want it, each waits for about a hundred times `bound=`.
-//! `shfl` serves more of them in turn, and completes [0.50 to 1.01 times](../choosing.md#many-cpus) as many operations
-//! on simulated machines.
+//! `shfl` lets more of them have a turn, and completes [0.50 to 1.01 times](../choosing.md#many-cpus) as many
+//! operations on simulated machines.
 //!
 //! **Departures.** The nearest known lock is LOITER (Dice, A.1; [`loiter`](crate::mutex::malthusian::loiter)). Its
 //! arrivals poll an outer word. A thread that polls in vain waits for an inner queue lock. The thread that has the
@@ -93,11 +93,12 @@
 //! ## Invariants
 //! 1. A thread that changes `word` from 0, or clears `GRANT`, holds the lock.
 //! 2. If a waiter is counted, `HEAD` is set. It is cleared only by a compare-and-swap that leaves no waiter counted.
-//!    (It may be the one by which the last sleeper leaves, or by which a forked child forgets its parent's waiters.)
+//!    (This CAS may be the one by which the last sleeper leaves, or by which a forked child forgets its parent's
+//!    waiters.)
 //! 3. If `HEAD` is set without `PASS` and `TRANSIT`, some thread is in [`head`], and has the place of the head. An
 //!    extra head has none, and passes none on.
-//! 4. `PASS` is set by the holder and taken back by its release. So one sleeper is called for each section of a head
-//!    that has the place, and another only for each `bound=` in which a called sleeper has not run.
+//! 4. `PASS` is set by the holder and taken back by its release. So each section of a head that has the place calls one
+//!    sleeper. Another is called only after a `bound=` in which no called sleeper ran.
 //! 5. `TRANSIT` is set before `calls` changes. A sleeper reads `calls` before it is counted. So it cannot sleep through
 //!    a call.
 //! 6. A head sleeps on the word only after it wrote 3, then set `SLEEPS` in a state without `GRANT`. `GRANT` is set
@@ -109,10 +110,14 @@
 //! 8. After the exchange that frees `word`, or the CAS that sets `GRANT`, a releaser does not access the lock, and only
 //!    wakes addresses.
 //! 9. A sleeper that was not woken, and whose deadline has not come, reads the lock only if its memory is there. It
-//!    writes the lock only if what it reads is a lock of this process, with the same number of calls, with sleepers,
-//!    and whose head does not wait for a release. A head that sleeps gets up only if it is woken, interrupted by a
-//!    signal, or late. In the last two cases it goes on only if its memory is there, and looks like a lock of this
-//!    process.
+//!    writes the lock only if it has read all of this:
+//!    - it is a lock of this process;
+//!    - the number of calls is the same;
+//!    - there are sleepers;
+//!    - the head does not wait for a release.
+//!
+//!    A head that sleeps gets up only if it is woken, interrupted by a signal, or late. In the last two cases it goes
+//!    on only if its memory is there, and looks like a lock of this process.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |

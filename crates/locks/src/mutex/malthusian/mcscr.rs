@@ -50,18 +50,18 @@
 //!
 //! - Only a tentative successor is evicted. A preempted waiter that is culled, or passive already, delays no other
 //!   thread, and may run again before its turn comes.
-//! - It is evicted, not culled, because the next release would take it from the passive set again at once, as the
-//!   newest. An evicted waiter comes back by itself when it runs. So the ACS consists of running threads, and the PS is
-//!   unchanged.
+//! - It is evicted, not culled: a culled waiter is the newest passive one, which the next release would serve again. An
+//!   evicted waiter comes back by itself when it runs. So the ACS consists of running threads, and the PS is unchanged.
 //! - A sleeping successor is woken as usual. Only polling waiters can be found preempted. So the option does next to
 //!   nothing under `wait=park`, and under `stp` it concerns the first microseconds of a wait.
 //! - Work conservation holds except for evicted waiters: the lock may be free while evicted threads, none of which
 //!   runs, wait. The first of them to run takes it.
-//! - Every waiter that runs when its turn comes is served. Even the eldest may be evicted, and is then the youngest.
+//! - Every waiter that runs when its turn comes is served. Even the eldest may be evicted; it then rejoins as the
+//!   youngest.
 //!
-//! The option is for `wait=spin` where each thread cannot be sure of a CPU. With eight threads on four simulated CPUs,
-//! about ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with
-//! other waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time is pure cost.
+//! The option is for `wait=spin` where threads may be without a CPU. With eight threads on four simulated CPUs, about
+//! ten times as many sections are completed as without it (`crates/sim/tests/long_waits.rs`). Do not use it with other
+//! waits: the passive waiters of `stp` take no CPU from the active ones, and publishing the time is pure cost.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling), and: `prev` of a passive node names the next newer one,
@@ -69,8 +69,8 @@
 //! distinguish the links' Release and Acquire from Relaxed. [The models](../models.md#what-neither-can-tell) say why
 //! they stay.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time. The eldest of n passive waiters waits for 1,000 releases on
-//! average; the newest waits for n times 1,000 on average, if not taken earlier.
+//! **Cannot:** do what `mcs` cannot do, or bound a wait in time. The eldest of n passive waiters waits for 1,000
+//! releases on average; the newest waits for n times 1,000 on average, if not taken earlier.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;

@@ -14,7 +14,7 @@
 //! **Departures.** Those of [`queue::culling`](crate::parts::queue::culling). A holder keeps its node only if it has
 //! waited, and only such a holder has a secondary queue. The node's state names the tail of the secondary queue, where
 //! the paper's `spin` word names its head. There is no `secTail`, because the list is circular. The lock names the
-//! holder's node, or the first waiter, so it takes 8 bytes; the paper's takes one word.
+//! holder's node, or the first waiter, so it takes two 4-byte words; the paper's takes one word.
 //! 1. The holder's NUMA node ("my socket" in the paper) is the one on which the releaser runs now, not the one on which
 //!    it queued.
 //! 2. If the main queue is empty, the secondary queue becomes the main queue. Waiters that join at that very moment
@@ -48,9 +48,9 @@
 //! | `reduction=N` | 1 | while the secondary queue is empty, look for a local waiter at one hand-off in N (*shuffle reduction*; the paper's THRESHOLD2 + 1 was 256) |
 //! | `refresh=N` | 1 | a thread asks on which node it runs at one contended acquisition in N; for machines where that is slow |
 //!
-//! The number of the NUMA node travels with the link (§6). So a local waiter is recognised without a look at its line,
-//! and the scan reads only the lines of the waiters that it passes over. This holds for NUMA nodes 0 to 13. For other
-//! ones, and for waiters that a broadcast moved here, the scan reads the waiter's line.
+//! The link also carries the number of the waiter's NUMA node (§6), so the scan need not read a local waiter's line. It
+//! reads only the lines of the waiters that it passes over. This holds for NUMA nodes 0 to 13. For other ones, and for
+//! waiters that a broadcast moved here, the scan reads the waiter's line.
 //!
 //! ## State, invariants and orderings
 //! Those of [`queue::culling`](crate::parts::queue::culling). The scan follows links that may be written at that moment
@@ -59,7 +59,7 @@
 //! them, and the hand-off orders them. No checker can distinguish the links' Release and Acquire from Relaxed. [The
 //! models](../models.md#what-neither-can-tell) say why they stay.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time. A waiter of another NUMA node waits for `threshold=`
+//! **Cannot:** do what `mcs` cannot do, or bound a wait in time. A waiter of another NUMA node waits for `threshold=`
 //! hand-offs on average, however long they take.
 
 use core::sync::atomic::Ordering::Relaxed;

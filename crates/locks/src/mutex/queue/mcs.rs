@@ -10,16 +10,15 @@
 //! hands the lock to its successor, and touches no other waiter's line. **Source.** Mellor-Crummey & Scott, TOCS 9(1),
 //! 1991, algorithm 5.
 //!
-//! **Departures.** Those of the [culling queue](crate::parts::queue::culling), of which this is the plain case: no
-//! waiter is ever culled.
+//! **Departures.** Those of the [culling queue](crate::parts::queue::culling), without culling.
 //! 1. A holder that has waited keeps its node, which the lock names. A holder that has not waited has none, as in the
 //!    variant K42 (Auslander et al., 2003). So any thread may release (POSIX), and an uncontended acquisition touches
 //!    no node. A thread needs one node for each lock that it holds and has waited for. In K42 the holder gives its node
 //!    back as soon as it has acquired the lock. But then the holder reads the node's link just when the successor
 //!    writes it, and the line travels once more at each hand-off.
 //! 2. A waiter may sleep after its spin budget.
-//! 3. A waiter may leave by time-out. Its node stays behind. The releaser that reaches this node keeps it as its own. A
-//!    queue full of such nodes lets no thread join ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
+//! 3. A waiter may leave by time-out. Its node stays behind. The releaser that finds such a node takes it over. A queue
+//!    full of such nodes lets no thread join ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
 //!
 //! ## State, and the queue
 //! ```text

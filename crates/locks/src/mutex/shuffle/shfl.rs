@@ -16,7 +16,7 @@
 //!
 //! ```text
 //!  word ── 1 ─── held by a thread that is in no queue  newcomer ──> takes the word if it is free; one of them polls it
-//!  head ──> [A:0]  alone of the queue polls the word, then sleeps on it
+//!  head ──> [A:0]  the only one in the queue that polls the word; then it sleeps on it
 //!             └──> [B:0] ──> [C:1] ──> [D:0] ──> [E:1] <── tail   (node 0 or 1)
 //!  shuffled:       [B:0] ──> [D:0] ──> [C:1] ──> [E:1]            by A, or by B, while they wait; D may be woken early
 //! ```
@@ -28,22 +28,24 @@
 //! 2. *The lock names its head*, so that a releaser sees how long the head has waited. After `bound` µs the releaser
 //!    does not free the word. It reserves the word for the head (GRANTED). Only the releaser can do that, because a
 //!    head that is not running cannot ask. The head may be frozen. So a reservation that is not taken becomes stale,
-//!    and then any waiter may revoke it. A head without a CPU cannot use the lock, which then stands still. So where
-//!    CPUs are scarce, the lock is handed over less often: after `bound`, or after eight times as long as it stood
-//!    still at recent hand-offs, if that is longer. (This time is 100 times `bound` at most. A head that has queued for
-//!    50 ms is handed the lock after `bound`.)
+//!    and then any waiter may revoke it. A head without a CPU cannot use the lock, which then stands still. Where CPUs
+//!    are scarce, the releaser waits longer before it hands over: eight times the recent standstill, at most 100 ×
+//!    `bound`; but never less than `bound`. A head that has queued for 50 ms is handed the lock after `bound`.
 //! 3. *The holder wakes no thread inside its section*, except to hand the lock over. If the next head sleeps, the
 //!    holder moves it to the word without waking it, and the thread that frees the word wakes it. A holder that took
 //!    the lock out of turn wakes another sleeper when it releases (ROUSE).
 //! 4. *One arrival polls* before it queues, while others queue: a running thread is the cheapest successor (competitive
 //!    succession, §5.4). If several polled, they would take the line from each other.
-//! 5. *A sleeper sleeps until it is woken.* A release wakes the head. If the kernel answers that the head did not
-//!    sleep, the head may be frozen in a signal handler. Then the release wakes another sleeper, which looks for the
-//!    lock. If that one takes the lock, it leaves its node behind, and removes a head that does not run from the queue.
-//!    A head may also freeze while it is awake. So the thread that wakes it leaves a mark in the node of the waiter
-//!    behind it. Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
-//!    ([`turn`](super::turn)). If it gives up, it wakes another one. But as long as the head sleeps, no thread accesses
-//!    the lock unless it was woken: a program may end while threads are blocked on a lock whose memory was freed.
+//! 5. *A sleeper sleeps until it is woken.* A release wakes the head. The head may be frozen in a signal handler:
+//!    - It froze while it slept. Then the kernel answers the release that the head did not sleep, and the release wakes
+//!      another sleeper, which looks for the lock. If that one takes the lock, it leaves its node behind, and removes
+//!      from the queue a head that does not run.
+//!    - It froze while it was awake. So the thread that wakes it leaves a mark in the node of the waiter behind it.
+//!      Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
+//!      ([`turn`](super::turn)). If it gives up, it wakes another one.
+//!
+//!    As long as the head sleeps, no thread accesses the lock unless it was woken: a program may end while threads
+//!    are blocked on a lock whose memory was freed.
 //! 6. Nodes come from a pool, not from the stack. A waiter may leave by time-out, and leaves its node behind. A queue
 //!    full of such nodes admits no newcomer ([`LeftBehind`](crate::parts::wait::left::LeftBehind)).
 //!
@@ -63,22 +65,22 @@
 //! **(n + 2) · (s + T + d) + 50 ms**, if
 //! - it does not time out, and is not evicted (which needs at least 10 ms without running);
 //! - later arrivals are not put before it: with `policy=none`, or on one NUMA node. With `policy=numa` on N nodes, add
-//!   (N − 1) · `shuffles=` to n: a group takes the earlier waiters of its node before the later ones. So, of each
-//!   other node, only one group also takes waiters that came after this thread;
+//!   (N − 1) · `shuffles=` to n: a group takes the earlier waiters of its node before the later ones. From each other
+//!   node, at most one group includes threads that came after this one;
 //! - code that bypasses flashlock does not release the lock.
 //!
 //! *Why.* A waiter becomes head when the head before it acquires the lock. While the head sleeps, each release looks at
 //! the clock. The first release after T hands the lock over. If sections are so short that sixteen end within T, that
 //! release wakes the head instead; the head asks, and the next release hands the lock over. While the head polls, it
 //! looks at the clock itself, and asks after T. So one head follows another after at most T + d and the rest of the
-//! section that runs when T is over. Two more terms are the section that runs when the thread arrives, and its own.
-//! During a thread's first 50 ms in the queue, T may be longer (departure 2). After that, those before it have queued
-//! for as long, so this adds 50 ms in all. The simulator checks the bound (claim `Bounded`) with random n and s; `cargo
-//! xtask bound` measures it on real threads.
+//! section that runs when T is over. Add two sections: the one under way when it arrives, and its own. During a
+//! thread's first 50 ms in the queue, T may be longer (departure 2). After that, those before it have queued for as
+//! long, so this adds 50 ms in all. The simulator checks the bound (claim `Bounded`) with random n and s; `cargo xtask
+//! bound` measures it on real threads.
 //!
 //! ## Invariants (in addition to those of `front`)
 //! 1. A thread that changes `word` from 0, or clears GRANTED, holds the lock.
-//! 2. A head falls asleep only after it wrote 2, while the word holds 2; or a holder, which writes 2, moves it there
+//! 2. A head falls asleep only while the word holds 2. Either it wrote the 2, or a holder did and moved it there
 //!    asleep. A head that slept there acquires with 2. (Others may, too.)
 //! 3. After the releasing exchange of `word`, or the CAS that sets GRANTED, the releaser touches only nodes and futex
 //!    addresses.

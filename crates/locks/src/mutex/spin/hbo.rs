@@ -1,7 +1,7 @@
 //! # HBO: back off for longer when the lock is far away
 //!
-//! HBO is a spinlock whose waiters poll less often when the holder is on another NUMA node. **Use it** when you
-//! compare: NUMA-aware locks began with it. **Rather not** when a wait must be bounded; `cna` and `shfl` also keep the
+//! HBO is a spinlock whose waiters poll less often when the holder is on another NUMA node. **Use it** as a baseline:
+//! it was one of the first NUMA-aware locks. **Rather not** when a wait must be bounded; `cna` and `shfl` also keep the
 //! lock on a node, and are fair in the long run.
 //!
 //! **Problem.** Threads that poll one word take its line from each other, and from the holder. On several NUMA nodes
@@ -11,7 +11,7 @@
 //! (the lock called HBO there, without its global throttling).
 //!
 //! **Departures.**
-//! 1. The pauses have a random part, as in [`tas`](super::tas), and are in steps of the machine's polite pause.
+//! 1. The pauses have a random part, as in [`tas`](super::tas), and are made of pause instructions.
 //! 2. A waiter whose spin budget is spent gives its CPU away for a while, so that more threads than CPUs do not stop
 //!    each other.
 //!

@@ -7,8 +7,8 @@
 //! **Problem.** A test-and-set lock serves its waiters in random order. **Idea.** Two counters: an arriving thread
 //! draws the next number, and a releaser calls the next one. First come, first served, with two counters and without
 //! nodes; release is a store. **Source.** Reed & Kanodia, CACM 22(2), 1979; as a lock with proportional back-off,
-//! Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. In Dice, *Malthusian Locks*, §5.4: direct hand-off with
-//! global spinning.
+//! Mellor-Crummey & Scott, TOCS 9(1), 1991, algorithm 2. Dice (*Malthusian Locks*, §5.4) classes it as direct hand-off
+//! with global spinning.
 //!
 //! **Departures.**
 //! 1. Back-off. A waiter with n before it polls at intervals in proportion to n.
@@ -22,8 +22,8 @@
 //!    Where CPUs are not short, a waiter goes on polling. In a long wait it sleeps for a tenth of the time: it may
 //!    occupy the CPU of a holder with lower priority, and cannot detect that.
 //! 2. A number that was drawn must be called and served, so a waiter that may give up draws none. A **timed
-//!    acquisition** polls, and takes the lock only when it is free and no thread has a number. This has a cost: it
-//!    yields to every waiter without a deadline, and its deadline may pass while others come and go.
+//!    acquisition** polls, and takes the lock only when it is free and no thread has a number. Cost: it lets every
+//!    waiter without a deadline go first, so it may time out although the lock was free in between.
 //! 3. In a forked child the numbers of threads that do not exist there are never served. The first thread that uses the
 //!    lock in a process discards them ([`settle`]).
 //!
@@ -46,9 +46,9 @@
 //!    thread that settles.
 //! 2. No thread draws or calls in a process whose epoch is not in `epoch`.
 //! 3. After the store to `serving` the releaser does not touch the lock.
-//! 4. Counters wrap. `try_draw` draws a number by (next = s) -> (next = s + 1) if it has seen that s is served. If 2^32
-//!    numbers were drawn between the two accesses, the CAS succeeds although s is not being served any more. So a
-//!    thread that has drawn by CAS then waits for its turn like any other.
+//! 4. Counters wrap. `try_draw` first reads that s is served. Then it draws s by (next = s) -> (next = s + 1). If 2^32
+//!    numbers were drawn in between, the CAS succeeds although s is not being served any more. So a thread that has
+//!    drawn by CAS waits for its turn like any other.
 //!
 //! ## Orderings
 //! | access | ordering | pairs with | why |
@@ -61,9 +61,8 @@
 //! models](../models.md#what-neither-can-tell) say why.
 //!
 //! **Cannot:** let a newcomer in while the next in line is not running. Cannot let waiters sleep until their number is
-//! called: they nap, and poll. Cannot serve timed and tried acquisitions in turn, or at all while others keep coming:
-//! they need the lock free, with no number drawn, from the look at `serving` to the CAS of `next`. Cannot take the
-//! waiters of a broadcast into its queue, because it has none.
+//! called: they nap, and poll. Cannot serve timed and tried acquisitions in turn: they succeed only if the lock is free
+//! and no number is drawn meanwhile. Cannot take the waiters of a broadcast into its queue, because it has none.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

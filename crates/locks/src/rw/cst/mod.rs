@@ -3,9 +3,9 @@
 //! The default readers-writer lock: on a lock that is mostly read, readers on different parts of the machine use
 //! different counters.
 //!
-//! **Problem.** With one counter, each reader takes its cache line from the reader before. On several NUMA nodes,
-//! readers that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on a line
-//! of their own NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.**
+//! **Problem.** With one counter, each reader fetches its cache line from the previous reader's CPU. On several NUMA
+//! nodes, readers that share nothing else are then as slow as that line travels. **Idea.** Readers count themselves on
+//! a line of their own NUMA node. A writer closes all of these counters, and waits until their sum is zero. **Source.**
 //! Kashyap, Min & Kim, *Scalable NUMA-aware Blocking Synchronization Primitives*, USENIX ATC'17 (CST); compared with
 //! ShflLocks in the thesis defence, slides 79–80.
 //!
@@ -26,8 +26,8 @@
 //!    came by, or another thread releases the lock, the sum is still right.
 //! 5. A reader that finds a writer polls for a while before it queues. A writer that finds readers sleeps only if they
 //!    do not leave soon.
-//! 6. After 1,024 writers (`writers=`), readers use the central counter again, until they have met as often once more.
-//!    So a lock that is not read much any more does not stay expensive to write.
+//! 6. After 1,024 writers (`writers=`), readers use the central counter again, until they have met as often again. So a
+//!    lock that is no longer mostly read becomes cheap to write.
 //!
 //! ```text
 //!   lock:  base (shfl-rw) | heat | side ──> [index]  state: OPEN, DRAINING or WRITTEN
@@ -40,7 +40,7 @@
 //! | `heat` | meaning | readers hold | a writer holds |
 //! |---|---|---|---|
 //! | below 2^30 | how often readers have met | `base` for reading | `base` for writing |
-//! | from there to DISTRIBUTED | a reader of the process whose epoch it names is about to switch to the counters | the same | the same |
+//! | from there to DISTRIBUTED | a reader (of the process named by the epoch) is about to switch to the counters | the same | the same |
 //! | DISTRIBUTED | `side` is in use | a counter | `base` for writing, all counters are CLOSED, their sum is 0, the index says WRITTEN |
 //!
 //! | index | meaning | next |
@@ -72,10 +72,12 @@
 //!    from `heat` where holders are counted.
 //! 2. A reader that has counted itself holds the lock in two cases: the counter was not CLOSED and no writer holds
 //!    `base`; or, past a writer that waits, the index says DRAINING afterwards. Otherwise it takes itself out again.
-//! 3. A writer says CLAIMED before it reads the counters, by read-modify-writes. A reader that has counted itself later
-//!    finds CLOSED, and CLAIMED or WRITTEN. One that has done so earlier is found by the writer, or has left by then.
-//!    So either there are readers, or the writer says WRITTEN. The sum may be too large, by readers that are about to
-//!    take themselves out. They use the counter by which they came, so the sum is never too small.
+//! 3. A writer says CLAIMED, and then reads the counters, by read-modify-writes. So either there are readers, or the
+//!    writer says WRITTEN:
+//!    - A reader that counts itself later finds CLOSED, and CLAIMED or WRITTEN.
+//!    - A reader that has counted itself earlier is found by the writer, or has left by then.
+//!    - The sum may be too large, by readers that are about to take themselves out. It is never too small: they use the
+//!      counter by which they came.
 //! 4. The counters are opened before `base` is released, which is the last access. A reader that finds a counter open
 //!    before that finds `base` held. While the counters are not in use they are CLOSED. A reader's last access to the
 //!    lock is to its counter.
@@ -100,7 +102,7 @@
 //!
 //! **Cannot:**
 //! - detect the release of a lock that no thread holds, while readers use distributed counters;
-//! - let a thread in while a writer that waits for readers to leave does not run, except readers past the bound;
+//! - let threads in while the writer that waits for readers has no CPU, except readers past the bound;
 //! - give its side block back if the program frees the lock without destroying it, or moves the lock. So at most 1,024
 //!   locks of a process have one. The others stay without.
 

@@ -17,24 +17,23 @@
 //! [`cst-rw`](super::cst), avoids that.
 //!
 //! **Departures.**
-//! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the one to
-//!    test and set, and of the queue only the head may contend for it. If no thread waits, a release is one
+//! 1. *The test-and-set word and the counter are one word* (4 + 8 bytes in the paper). The writer's bit is the
+//!    test-and-set word; of the queued threads only the head contends for it. If no thread waits, a release is one
 //!    subtraction, after which nothing is accessed.
 //! 2. *Readers count themselves first, and then look*: one addition, which cannot fail under contention as a
 //!    compare-and-exchange does. A reader that may not enter takes itself out again before it queues.
-//! 3. *Bars, not phases.* A writer at the head that has polled in vain bars new readers while it goes on polling. It
-//!    sleeps behind a bar only if its wait is overdue (`bound`), or where writers are preferred. Until then running
-//!    threads may take the lock, because a lock that is kept for a sleeper makes every thread wait. An overdue head of
-//!    either kind bars other writers, too. So a head that sleeps wakes up once by itself, when the bound is over. After
-//!    that it sleeps until it is woken.
+//! 3. *Bars, not phases.* A *bar* is a flag that keeps new readers, or new writers, out. A writer at the head that has
+//!    polled in vain bars new readers while it goes on polling. It sleeps behind a bar only if its wait is overdue
+//!    (`bound`), or where writers are preferred. Until then running threads may take the lock, because a lock that is
+//!    kept for a sleeper makes every thread wait. An overdue head of either kind bars other writers, too. So a head
+//!    that sleeps wakes up once by itself, when the bound is over. After that it sleeps until it is woken.
 //! 4. *Readers pass waiting writers* if they hold a read lock, and otherwise after the bound; see [`rw`](super). Each
 //!    reader that passes a head in this way doubles the wait of the next one (up to [`MOST_DOUBLINGS`] times).
 //! 5. *A reader that enters wakes the next waiter at once* if that one sleeps: it may read, too. A writer moves the
 //!    next waiter to the counter, where the writer's release wakes it.
-//! 6. *Sleepers sleep until they are woken*, as in the mutex. There are two exceptions. Readers that may pass waiting
-//!    writers look for themselves when the bound is over, then after twice as long, and so on without end. Other
-//!    waiters look for themselves only as long as they have not seen the head asleep. A head that does not run loses
-//!    its bars, and its place.
+//! 6. *Sleepers sleep until woken*, as in the mutex, except: (a) readers that may pass waiting writers look for
+//!    themselves when the bound is over, then after twice as long, and so on without end; (b) other waiters look for
+//!    themselves as long as they have not seen the head asleep. A head that does not run loses its bars, and its place.
 //! 7. *With too few CPUs, a waiter competes before it queues*, until its wait is overdue. It sleeps on the counter, a
 //!    release wakes one such waiter, and that one competes with running threads. A queue would pass the lock from
 //!    sleeper to sleeper. Each of them must first get a CPU, and meanwhile all running threads would join the queue.
@@ -95,10 +94,11 @@
 //! 5. After the release of WRITER, or of a reader, the releaser touches only nodes and futex addresses.
 //! 6. A release that clears SLEEPER wakes all that sleep on `count`. A thread that is about to sleep there sees that
 //!    `count` has changed.
-//! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored. A
-//!    thread may take down flags of a head that it does not know: it was evicted and goes on; or it saw no head, or an
-//!    idle one. Then it wakes all that sleep on `count`, and that head sets them again. A head does not fall asleep
-//!    without its bars.
+//! 7. Bars keep no thread out for ever: the head that raised them says when it last ran, and stale ones are ignored.
+//!    - A thread may take down the flags of a head that it does not know: if it was evicted and goes on; or if it saw
+//!      no head, or an idle one.
+//!    - Then it wakes all that sleep on `count`, and that head sets its flags again.
+//!    - A head does not fall asleep without its bars.
 //! 8. A release that clears AWAITED wakes one waiter outside the queue. That waiter sets it again once it holds the
 //!    lock, and before it sleeps again. If it leaves without the lock, it wakes another one.
 //!
