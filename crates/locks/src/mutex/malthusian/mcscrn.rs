@@ -51,8 +51,8 @@
 //! be written at that moment: Acquire. No checker can distinguish the links' Release and Acquire from Relaxed: [the
 //! models](../models.md#what-neither-can-tell) say why they stay.
 //!
-//! **Cannot:** what `mcs` cannot; and bound a wait in time: with n nodes a remote waiter waits for n × 1,000 releases
-//! on average.
+//! **Cannot:** do what `mcs` cannot do, or bound a wait in time: with n nodes a remote waiter waits for n × 1,000
+//! releases on average.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
