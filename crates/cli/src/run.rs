@@ -18,8 +18,8 @@ use crate::failure::Failure;
 use crate::launch::{self, Ended, OWN_FAILURE, Program};
 use crate::lock_choice::{LockNames, Locks, Under, imagined_topology};
 use crate::symbols::Symbols;
-use crate::usage::ENVIRONMENT;
-use crate::{compare, inspect, output, preload, screen};
+use crate::usage::{ENVIRONMENT, LAST};
+use crate::{compare, inspect, output, preload, screen, usage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,8 @@ Examples:
   flashlock run --stats=json --stats-file s.json -- ./server
   flashlock locks                                 list the locks
   flashlock locks NAME                            the options of one
-
+";
+const DETAILS: &str = "\
 What is replaced: pthread and C11 mutexes, condition variables, readers-writer
 locks, spinlocks and unnamed semaphores, of the program and its libraries.
 Robust, process-shared, priority-inheriting and priority-protected ones stay.
@@ -52,7 +53,8 @@ program cannot be executed; 127 it was not found. A demonstration: as 'compare'.
 /// Runs a dynamically linked program. One of flashlock's locks replaces its pthread mutexes and condition variables.
 /// The program is not changed. Programs that it starts get the same lock.
 #[derive(clap::Args)]
-#[command(after_long_help = format!("{EXAMPLES}\n{ENVIRONMENT}\n{STATUS}"))]
+#[command(after_help = after_help(), after_long_help = format!("{EXAMPLES}\n{DETAILS}\n{ENVIRONMENT}\n{STATUS}"))]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
     /// The lock and its options; `glibc` keeps the program's own. By default FLASHLOCK. If that is not set: flash, or
     /// glibc with --stats if no readers-writer lock is named either
@@ -78,6 +80,18 @@ pub(crate) struct Args {
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     #[arg(value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
+
+    /// Print help
+    #[arg(short, long, action = clap::ArgAction::HelpShort, display_order = LAST + 1)]
+    help: Option<bool>,
+}
+
+/// The end of what `--help` shows: two screens of 24 lines hold it. The man page and the reference have the rest.
+fn after_help() -> String {
+    format!(
+        "{EXAMPLES}\nWhat is replaced, what --stats counts, variables: man flashlock-run, or\n{}\n\n{STATUS}",
+        usage::page("cli/reference/flashlock-run.md")
+    )
 }
 
 /// How statistics are reported.

@@ -5,6 +5,9 @@ use std::path::Path;
 /// The width of help texts, in columns.
 pub(crate) const WIDTH: usize = 80;
 
+/// Where an option of all verbs stands in help: after those of the verb, before `--help`.
+pub(crate) const LAST: usize = 900;
+
 /// The environment variables for the help of several verbs.
 pub(crate) const ENVIRONMENT: &str = "\
 Environment:
