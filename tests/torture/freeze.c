@@ -4,11 +4,12 @@
 // collector.
 //
 // freeze-handler stops them anywhere, holders too, and asks for exclusion and an end to the waiting. freeze-waiter
-// stops a thread that certainly does not hold the lock and asks that the others go on without it: a lock that hands
-// itself to a frozen waiter cannot.
+// stops one or two threads that certainly do not hold the lock and asks that the others go on without them: a lock that
+// hands itself to a frozen waiter cannot.
 #include "torture.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static void on_sigusr1(void (*handler)(int), int flags)
@@ -82,10 +83,10 @@ void run_freeze_handler(struct run *run)
 
 // ---- freeze-waiter --------------------------------------------------------------------------------------------------
 //
-// A round: the controller takes a fresh mutex, all others queue up behind it, one waiter is frozen *and says so*, and
-// only then the controller lets the mutex go. While the controller holds it the frozen thread cannot, so the test is
-// exact; and as the mutex was never released before, the frozen thread cannot have eaten a wake-up meant for others
-// (which in glibc it may).
+// A round: the controller takes a fresh mutex, all others queue up behind it, one or two waiters are frozen *and say
+// so*, and only then the controller lets the mutex go. While the controller holds it the frozen threads cannot, so the
+// test is exact; and as the mutex was never released before, a frozen thread cannot have eaten a wake-up meant for
+// others (which in glibc it may).
 
 enum { OUTSIDE, WAITING, HOLDING };
 
@@ -94,7 +95,8 @@ static struct {
     struct probe probe;
     _Atomic uint64_t number, finished;  // rounds begun; threads that have left rounds, in total
     atomic_bool over;
-    _Atomic uint64_t frozen, thawed;  // number of the round
+    _Atomic uint64_t frozen;  // threads, in all rounds
+    _Atomic uint64_t thawed;  // number of the round
 } round_;
 
 static atomic_int state[MAX_THREADS + 1];
@@ -107,7 +109,7 @@ static void freeze_if_waiting(int sig)
     int saved = errno;
     uint64_t number = atomic_load(&round_.number);
     AT(self, "frozen in handler");
-    atomic_store(&round_.frozen, number);
+    atomic_fetch_add(&round_.frozen, 1);
     while (atomic_load(&round_.thawed) < number)
         nap_ns(100000);
     AT(self, "mutex_lock, thawed");
@@ -148,42 +150,55 @@ static void waiter_body(struct worker *w)
     }
 }
 
-static void expect_progress(uint64_t ops, const char *when, int victim)
+static void expect_progress(uint64_t ops, const char *when, const char *victims)
 {
     uint64_t from = total_ops();
     uint64_t deadline = now_ns(CLOCK_MONOTONIC) + AGAINST_HANGS * 1000000000ULL;
     while (total_ops() < from + ops) {
         if (now_ns(CLOCK_MONOTONIC) > deadline)
-            fail("%s: a frozen waiter (#%d) stops the others: %llu acquisitions in %d s, expected %llu", when, victim,
+            fail("%s: frozen waiters (%s) stop the others: %llu acquisitions in %d s, expected %llu", when, victims,
                  (unsigned long long)(total_ops() - from), AGAINST_HANGS, (unsigned long long)ops);
         nap_ns(50000);
     }
 }
 
-static void freeze_round(struct worker *crew, int n, uint64_t number)
+// Once it waits. Anywhere between entering lock() and sleeping soundly.
+static void freeze(struct worker *crew, int victim)
 {
-    int victim = 1 + (int)below(self, (uint32_t)n);
-    // More acquisitions than there are waiters: a queue must have come to the frozen one's turn.
+    while (atomic_load(&state[victim]) != WAITING)
+        nap_ns(20000);
+    nap_ns(below(self, 2000000));
+    pthread_kill(crew[victim - 1].thread, SIGUSR1);
+}
+
+// Returns how many were frozen.
+static uint64_t freeze_round(struct worker *crew, int n, uint64_t number, uint64_t frozen)
+{
+    int victim = 1 + (int)below(self, (uint32_t)n), other = 1 + victim % n;
+    uint64_t victims = n > 2 && one_in(self, 2) ? 2 : 1;
+    char names[40];
+    snprintf(names, sizeof names, victims == 2 ? "#%d, #%d" : "#%d", victim, other);
+    // More acquisitions than there are waiters: a queue must have come to a frozen one's turn.
     uint64_t some = 4 * (uint64_t)n + 50;
     atomic_store(&round_.over, false);
     pthread_mutex_init(&round_.mutex, NULL);
     lock(self, &round_.mutex);
     atomic_store(&round_.number, number);
-    while (atomic_load(&state[victim]) != WAITING)
-        nap_ns(20000);
-    nap_ns(below(self, 2000000));  // anywhere between entering lock() and sleeping soundly
-    pthread_kill(crew[victim - 1].thread, SIGUSR1);
-    await(&round_.frozen, number);
+    freeze(crew, victim);
+    if (victims == 2)
+        freeze(crew, other);
+    await(&round_.frozen, frozen + victims);
     unlock(self, &round_.mutex);
-    expect_progress(some, "after the release", victim);
+    expect_progress(some, "after the release", names);
     nap_ns(below(self, 20000000));
-    expect_progress(some, "some ms later", victim);
+    expect_progress(some, "some ms later", names);
     atomic_store(&round_.thawed, number);
     nap_ns(below(self, 500000));
     atomic_store(&round_.over, true);
     AT(self, "controller: waiting for the round's end");
     await(&round_.finished, number * (uint64_t)n);
     expect(pthread_mutex_destroy(&round_.mutex), 0, "pthread_mutex_destroy");
+    return victims;
 }
 
 void run_freeze_waiter(struct run *run)
@@ -192,11 +207,11 @@ void run_freeze_waiter(struct run *run)
     on_sigusr1(freeze_if_waiting, run->seed & 1 ? SA_RESTART : 0);
     struct worker *crew = crew_start(run, run->threads, waiter_body, NULL);
     uint64_t end = now_ns(CLOCK_MONOTONIC) + (uint64_t)(run->seconds * 1e9);
-    uint64_t number = 0;
+    uint64_t number = 0, frozen = 0;
     do
-        freeze_round(crew, run->threads, ++number);
+        frozen += freeze_round(crew, run->threads, ++number, frozen);
     while (now_ns(CLOCK_MONOTONIC) < end);
     atomic_store(&board->stop, true);
     crew_join(crew, run->threads);
-    note("freezes=%llu", (unsigned long long)number);
+    note("freezes=%llu", (unsigned long long)frozen);
 }

@@ -24,7 +24,7 @@ static const struct scenario scenarios[] = {
     { "condtimed", "timed waits racing signals: no token lost", run_condtimed },
     { "condcancel", "cancellation racing signals: no signal lost, mutex held in cleanup", run_condcancel },
     { "freeze-handler", "threads frozen at random points by a signal handler that sleeps", run_freeze_handler },
-    { "freeze-waiter", "a frozen waiter must not stop the others", run_freeze_waiter },
+    { "freeze-waiter", "one or two frozen waiters must not stop the others", run_freeze_waiter },
     { "freeze-ptrace", "threads frozen at random points by a tracer", run_freeze_ptrace },
     { "exit-waiting", "processes that end while threads wait and hold", run_exit_waiting },
     { "last-owner-frees", "the last owner unlocks, destroys and unmaps the mutex", run_last_owner_frees },
