@@ -11,8 +11,10 @@ use crate::slips;
 /// The deliberately broken lock.
 pub struct Busted;
 
-// SAFETY: it has no nodes.
+// SAFETY: it has no nodes, and claims not to exclude.
 unsafe impl<M: Machine> RawLock<M> for Busted {
+    const EXCLUDES: bool = false;
+
     type Queue = ();
 
     flashlock_locks::same_as!(M, Futex: try_acquire release is_locked);

@@ -11,7 +11,8 @@ use crate::slips;
 /// The deliberately broken lock.
 pub struct BustedRw;
 
-impl<M: Machine> RawRwLock<M> for BustedRw {
+// SAFETY: none: it is broken on purpose. It has no nodes.
+unsafe impl<M: Machine> RawRwLock<M> for BustedRw {
     type State = FutexRwState<M>;
 
     flashlock_locks::same_rw_as!(

@@ -213,7 +213,7 @@ pub(crate) unsafe fn wait<L: RawLock<M>, M: Machine<Word = Word32>>(
     until: Option<(clockid_t, *const timespec, Deadline)>,
 ) -> c_int {
     M::trace(Event::GlibcShared);
-    // SAFETY: callers guarantee it.
+    // SAFETY: callers guarantee it. In a plain mutex only `cond` leaves a waiter, which is woken here.
     unsafe {
         let object = Mutex::at(mutex);
         let kind = decode(object.kind.load(Relaxed));

@@ -363,7 +363,8 @@ unsafe fn unlock_other<L: RawLock<M>, M: Machine<Word = Word32>>(address: *mut p
 #[inline(never)]
 unsafe fn unlock_and_wake<L: RawLock<M>, M: Machine<Word = Word32>>(mutex: &Mutex) {
     Place::<M>::fence(mutex); // This may be another thread than the owner: see `cond::deferral`.
-    let waiter = take::<M>(mutex);
+    // SAFETY: in a plain mutex only `cond` leaves a waiter there, and it is woken below.
+    let waiter = unsafe { take::<M>(mutex) };
     // SAFETY: callers keep POSIX's contract, which is the lock's (`Mutex::queue`).
     unsafe { L::unlock(&mutex.word, mutex.queue::<L::Queue>()) };
     if let Some(waiter) = waiter {

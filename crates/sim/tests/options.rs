@@ -15,7 +15,8 @@ use common::Log;
 /// Waiters of the head's NUMA node are moved to the front, and the first of the others must wait for long.
 struct Local;
 
-impl Options for Local {
+// SAFETY: it is a constant.
+unsafe impl Options for Local {
     fn tunables() -> &'static Tunables {
         &Tunables { bound_us: 100_000, ..Tunables::DEFAULT }
     }
@@ -24,7 +25,8 @@ impl Options for Local {
 /// Waiters keep the order in which they came.
 struct InOrder;
 
-impl Options for InOrder {
+// SAFETY: it is a constant.
+unsafe impl Options for InOrder {
     fn tunables() -> &'static Tunables {
         &Tunables { policy: PolicyId::Untouched as u32, ..Tunables::DEFAULT }
     }

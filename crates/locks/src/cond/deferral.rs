@@ -52,7 +52,22 @@ pub fn leave<M: Memory>(place: &impl Place<M>, waiter: Handle) -> bool {
 
 /// Takes the waiter, before the release and after the owner is cleared; if another thread than the owner releases the
 /// mutex, with a [fence](Place::fence) between the two.
-pub fn take<M: Memory>(place: &impl Place<M>) -> Option<Handle> {
+///
+/// ```compile_fail,E0133
+/// use flashlock_locks::cond::deferral::{Place, take};
+/// use flashlock_locks::machine::{Memory, Word};
+/// use std::sync::atomic::Ordering::Relaxed;
+///
+/// fn gives_a_node_of_another_thread_back<M: Memory>(place: &impl Place<M>) {
+///     place.waiter().store(17, Relaxed);
+///     take::<M>(place).map(M::give_node);
+/// }
+/// ```
+///
+/// # Safety
+/// That of [`Handle::new`], for the word: only [`leave`] has put a handle there, and no code but this and [`take_back`]
+/// has changed it since then. The caller passes the waiter to [`signal_all`](crate::parts::adoption::signal_all) once.
+pub unsafe fn take<M: Memory>(place: &impl Place<M>) -> Option<Handle> {
     if place.waiter().load(Acquire) == 0 || !place.is_marked(M::epoch()) {
         return None;
     }

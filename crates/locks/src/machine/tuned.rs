@@ -10,7 +10,8 @@
 //! /// A waiter is handed the lock after 100 us.
 //! struct Prompt;
 //!
-//! impl Options for Prompt {
+//! // SAFETY: it is a constant.
+//! unsafe impl Options for Prompt {
 //!     fn tunables() -> &'static Tunables {
 //!         &Tunables { bound_us: 100, ..Tunables::DEFAULT }
 //!     }
@@ -35,8 +36,11 @@ use crate::machine::{
 };
 
 /// The options of a lock.
-pub trait Options: 'static {
-    /// Their values. The functions of a lock may ask at any time, and always get the same answer.
+///
+/// # Safety
+/// [`Options::tunables`] always returns the same values: two functions of a lock may each rely on an option.
+pub unsafe trait Options: 'static {
+    /// Their values. The functions of a lock may ask at any time.
     fn tunables() -> &'static Tunables;
 }
 

@@ -229,7 +229,10 @@ pub unsafe trait RawLock<M: Machine>: 'static {
 }
 
 /// A lock whose state is its queue alone, so that it can stand inside another lock.
-pub trait Inner<M: Machine>: RawLock<M> {
+///
+/// # Safety
+/// [`Inner::forget`] leaves no node of another process in the queue.
+pub unsafe trait Inner<M: Machine>: RawLock<M> {
     /// Makes the lock free, without waiters.
     ///
     /// # Safety

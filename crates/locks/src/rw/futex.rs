@@ -186,7 +186,8 @@ fn wake_waiters<M: Machine>(address: *const M::Word, flags: u32) {
     wake::<M>(address, if flags & ASLEEP != 0 { u32::MAX } else { 1 });
 }
 
-impl<M: Machine> RawRwLock<M> for FutexRw {
+// SAFETY: invariant 1, and a CAS that adds a reader finds no WRITER. It has no nodes.
+unsafe impl<M: Machine> RawRwLock<M> for FutexRw {
     type State = FutexRwState<M>;
 
     const MOST_READERS: u32 = (FULL - READER) / READER;

@@ -78,7 +78,12 @@ pub enum Refusal {
 ///
 /// The functions on the right count acquisitions and time-outs, say which lock events are about, and call those on the
 /// left. No lock overrides them.
-pub trait RawRwLock<M: Machine>: 'static {
+///
+/// # Safety
+/// As for [`RawLock`](crate::parts::raw::RawLock), it does with nodes and blocks only what the invariants allow. A
+/// writer holds the lock alone, and sees what the holders before it wrote. While readers hold it, no writer does, and
+/// they see what the writers before them wrote.
+pub unsafe trait RawRwLock<M: Machine>: 'static {
     /// Its state; all-zero is free.
     type State: Zeroed;
 

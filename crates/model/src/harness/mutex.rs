@@ -61,12 +61,14 @@ impl<C: Checker, L: RawLock<Model<C>, Queue: Tag>> Mutex<C, L> {
 
     /// Releases it, then wakes the waiter that a signal has left to this release.
     pub fn unlock(&self) {
-        self.release_with(self.release.take());
+        // SAFETY: `release_with` wakes it.
+        self.release_with(unsafe { self.release.take() });
     }
 
     /// Releases it for the thread that holds it.
     pub fn unlock_for_owner(&self) {
-        self.release_with(self.release.take_for_owner());
+        // SAFETY: `release_with` wakes it.
+        self.release_with(unsafe { self.release.take_for_owner() });
     }
 
     fn release_with(&self, waiter: Option<Handle>) {

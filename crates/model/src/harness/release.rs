@@ -58,19 +58,27 @@ impl<C: Checker> Release<C> {
     }
 
     /// Takes the waiter, before the release. (It is the owner's: then no access is modelled if nothing was left here.)
-    pub(super) fn take(&self) -> Option<Handle> {
+    ///
+    /// # Safety
+    /// The caller wakes it, once.
+    pub(super) unsafe fn take(&self) -> Option<Handle> {
         let is_marked = self.held(|held| {
             held.by = None;
             held.deferred_in.is_some()
         });
-        if is_marked { take::<Model<C>>(self) } else { None }
+        // SAFETY: the callers' promise; only `ToRelease` writes the word, and `free`, when nobody uses it any more.
+        if is_marked { unsafe { take::<Model<C>>(self) } } else { None }
     }
 
     /// [`Release::take`] by another thread than the owner.
-    pub(super) fn take_for_owner(&self) -> Option<Handle> {
+    ///
+    /// # Safety
+    /// That of [`Release::take`].
+    pub(super) unsafe fn take_for_owner(&self) -> Option<Handle> {
         self.held(|held| held.by = None);
         self.fence();
-        take::<Model<C>>(self)
+        // SAFETY: as in `take`.
+        unsafe { take::<Model<C>>(self) }
     }
 }
 

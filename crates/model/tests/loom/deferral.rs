@@ -255,7 +255,8 @@ fn released_by_another(fences: bool) {
         thread::spawn(move || {
             place.owner.store(0, Relaxed);
             place.fence();
-            take(&*place)
+            // SAFETY: a model may do anything with it: see `arena::handle_in`.
+            unsafe { take(&*place) }
         })
     };
     let is_left = leave(&*place, waiter);

@@ -29,7 +29,8 @@ pub(crate) trait RwBug: 'static {
     }
 }
 
-impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
     type State = ShflRwState<M>;
 
     flashlock_locks::same_rw_as!(
@@ -52,7 +53,8 @@ pub(crate) struct TogetherTooSoon;
 
 type Apart = CstRw<Park>;
 
-impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
     flashlock_locks::same_rw_as!(

@@ -286,7 +286,8 @@ unsafe impl<M: Machine> RawLock<M> for KeepsNodes {
 /// `FutexRw` that tries by acquiring.
 struct WaitsInATry;
 
-impl<M: Machine> RawRwLock<M> for WaitsInATry {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine> RawRwLock<M> for WaitsInATry {
     type State = <FutexRw as RawRwLock<M>>::State;
 
     flashlock_locks::same_rw_as!(
@@ -302,7 +303,8 @@ impl<M: Machine> RawRwLock<M> for WaitsInATry {
 /// `FutexRw` that tries to read by acquiring.
 struct WaitsInATryToRead;
 
-impl<M: Machine> RawRwLock<M> for WaitsInATryToRead {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine> RawRwLock<M> for WaitsInATryToRead {
     type State = <FutexRw as RawRwLock<M>>::State;
 
     flashlock_locks::same_rw_as!(
@@ -320,7 +322,8 @@ struct AwaitsAHead;
 
 type Sound = ShflRw<Park>;
 
-impl<M: Machine> RawRwLock<M> for AwaitsAHead {
+// SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
+unsafe impl<M: Machine> RawRwLock<M> for AwaitsAHead {
     type State = ShflRwState<M>;
 
     flashlock_locks::same_rw_as!(

@@ -19,7 +19,7 @@ pub(crate) const HELD: u32 = 1;
 pub(crate) const SLEEPERS: u32 = 2;
 
 /// A lock that is this word alone.
-pub trait OneWord {
+pub(crate) trait OneWord {
     /// 0 -> 1, or 0 -> 2 by a thread that may have slept on the word.
     fn wait<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut>;
 }

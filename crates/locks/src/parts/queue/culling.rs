@@ -417,7 +417,8 @@ unsafe impl<M: Machine, S: Succession, W: WaitPolicy> RawLock<M> for CullingLock
     }
 }
 
-impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
+// SAFETY: no word names a node afterwards.
+unsafe impl<M: Machine, S: Succession, W: WaitPolicy> Inner<M> for CullingLock<S, W> {
     /// Relaxed: only one thread touches the lock.
     unsafe fn forget(queue: &CullingQueue<M>) {
         queue.tail.store(FREE, Relaxed);

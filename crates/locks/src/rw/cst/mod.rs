@@ -342,7 +342,8 @@ impl<M: Machine> CstRwState<M> {
     }
 }
 
-impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
+// SAFETY: invariants 1 to 6.
+unsafe impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
     type State = CstRwState<M>;
 
     const MOST_READERS: u32 = counters::MOST;

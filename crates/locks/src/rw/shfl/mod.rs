@@ -454,7 +454,8 @@ fn rouse_unseen<M: Machine>(address: *const M::Word, queue: *const ShflQueue<M>,
     }
 }
 
-impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
+// SAFETY: invariants 1 to 5, and those of `front` and of the shuffler.
+unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawRwLock<M> for ShflRw<W, P> {
     type State = ShflRwState<M>;
 
     const MOST_READERS: u32 = (FULL - READER) / READER;
