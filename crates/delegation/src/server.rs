@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flashlock_locks::closure::rcl::{Roster, turn};
+use flashlock_locks::closure::rcl::{Roster, worker};
 use flashlock_locks::machine::Memory as _;
 use flashlock_native::membarrier;
 
@@ -53,8 +53,8 @@ impl Default for Options {
 impl Options {
     /// Whether a server can have these options.
     pub(crate) fn check(&self) -> io::Result<()> {
-        if !(1..=turn::WORKERS).contains(&self.threads) {
-            let text = format!("a server has 1 to {} servicing threads, not {}", turn::WORKERS, self.threads);
+        if !(1..=worker::WORKERS).contains(&self.threads) {
+            let text = format!("a server has 1 to {} servicing threads, not {}", worker::WORKERS, self.threads);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         if self.timeout.is_zero() {

@@ -64,6 +64,21 @@ pub(super) fn imports(module: &[String], code: &str) -> Vec<Vec<String>> {
     found
 }
 
+/// The names that a module passes on from modules inside it (`pub use`), and where they come from: paths, as seen from
+/// the crate's root.
+pub(super) fn passed_on(module: &[String], code: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut found = Vec::new();
+    for line in code.split('\n').filter(|line| line.starts_with("pub")) {
+        let Some((_, names)) = line.split_once(" use ") else { continue };
+        let at = names.as_ptr().addr() - code.as_ptr().addr();
+        if !["crate::", "super::"].iter().any(|root| names.starts_with(root)) {
+            tree(&code[at..], module.to_vec(), &mut found);
+        }
+    }
+    let name = |path: &Vec<String>| [module, path.last().map_or(&[][..], std::slice::from_ref)].concat();
+    found.into_iter().map(|path| (name(&path), path)).collect()
+}
+
 /// The paths of a tree such as `a::{b, c::{d, e}}`; what is behind it.
 fn tree<'a>(mut text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
     loop {

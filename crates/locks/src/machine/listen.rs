@@ -3,8 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::machine::event::Event;
-use crate::machine::memory::Memory;
-use crate::machine::node::Node;
+use crate::machine::node::{Memory, Node};
 use crate::machine::word::Word as _;
 
 /// Listens to what happens in locks. Everything compiles to nothing if no one listens.

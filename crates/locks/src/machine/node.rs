@@ -30,7 +30,7 @@
 //! | `check_at` | a thread that wakes a head, or a head that falls asleep, for the waiters behind it (`parts/shuffle/front`: `note_awake`, `note_down`, `note_asleep`) | any node | a hint |
 //! | `check_at` | a releaser that has woken the head of a readers-writer lock before (`rw/shfl`: `is_rarer`) | any node | a hint |
 //! | `granted_at` | a releaser that hands the lock to the head (`mutex/shuffle/release`) | the head's: it cannot leave before it is notified | a hint, besides |
-//! | `granted_at` | a thread that has woken the head (`mutex/shuffle/release`: `note_woken`) | any node | a hint |
+//! | `granted_at` | a thread that has woken the head (`parts/shuffle/rouse`: `note_woken`) | any node | a hint |
 //! | `state`: CALLED -> NOTIFIED | a thread that has called a waiter on a semaphore (`sem/call`: `mark_notified`) | a node of a semaphore's waiter: CALLED has no other use | both mean: called. NOTIFIED keeps other threads from waking it once more |
 //! | `state`: CLAIMED, its generation -> PARKED | a broadcaster (`parts/adoption`: `park_first`) | that waiter in that wait: the [`generation`](Node::generation) says so, and lasts from one use to the next | – |
 //! | futex wake-ups, tokens of the slot's semaphore | a thread that wakes a waiter after notifying it ([`Waiting::unpark`](crate::machine::Waiting::unpark)) | any sleeper | every sleeper looks again |
@@ -60,9 +60,66 @@
 //!   semaphores:           WAITS --post--> CALLED --woken--> NOTIFIED; any --leaves--> LEAVING | ABANDONED (`sem/call`)
 //! ```
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use crate::machine::{FIRST_EPOCH, Handle, Memory, Topology, Word};
+use crate::machine::{Beside, FIRST_EPOCH, Handle, Kept, Topology, Word};
+
+/// What a machine keeps. All memory that it gives out is type-stable: it is never unmapped, and never becomes anything
+/// else. So is that of [`Blocks`](crate::machine::Blocks).
+pub trait Memory: Sized + 'static {
+    /// The machine's atomic word.
+    type Word: Word;
+
+    /// The node that a handle names. Nodes are never unmapped.
+    fn node(handle: Handle) -> &'static Node<Self>;
+
+    /// A node for the calling thread to wait with. Safe to call from a signal handler that interrupted any function of
+    /// this trait.
+    ///
+    /// # Safety
+    /// That of [`Handle::new`]. The node is in no queue yet.
+    unsafe fn take_node() -> Handle;
+
+    /// Gives a node back. No queue may name it any more. It need not be given back by the thread that took it: the
+    /// thread that removes a left-behind node from a queue gives it back.
+    fn give_node(handle: Handle);
+
+    /// A number that changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
+    /// In most processes it is [`FIRST_EPOCH`].
+    fn epoch() -> u32 {
+        FIRST_EPOCH
+    }
+
+    /// A word that belongs to the lock at this address, and for which the lock has no room. It is in a table of the
+    /// machine, and never unmapped. Two locks may share one, if they are far apart. Nothing is read at the address.
+    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word;
+
+    /// Passes one of the values that are kept to `act`, which only reads or writes it.
+    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R;
+}
+
+impl Handle {
+    /// The node itself.
+    #[inline]
+    pub fn node<M: Memory>(self) -> &'static Node<M> {
+        M::node(self)
+    }
+}
+
+impl Kept {
+    /// The value.
+    #[inline]
+    pub fn get<M: Memory>(self) -> u32 {
+        M::kept(self, Cell::get)
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set<M: Memory>(self, value: u32) {
+        M::kept(self, |kept| kept.set(value));
+    }
+}
 
 /// Values of [`Node::state`].
 pub mod state {

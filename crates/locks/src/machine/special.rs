@@ -14,7 +14,7 @@
 use core::sync::atomic::Ordering::{self, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
-use crate::machine::memory::Handle;
+use crate::machine::names::Handle;
 use crate::machine::waiting::{Patience, Waiting};
 use crate::machine::word::Word as _;
 

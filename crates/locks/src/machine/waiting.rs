@@ -3,8 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::machine::clock::{Deadline, Time};
-use crate::machine::memory::Memory;
-use crate::machine::node::Node;
+use crate::machine::node::{Memory, Node};
 
 /// How long [`Waiting::spin_until`] may poll.
 #[derive(Clone, Copy, Debug)]

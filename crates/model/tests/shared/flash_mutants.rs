@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use flashlock_locks::machine::{Machine, Memory, Waiting as _, Word as _};
+use flashlock_locks::mutex::flash::state::CALL;
 use flashlock_locks::mutex::flash::state::{
-    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers, turn,
+    GRANT, HANDOFF, HEAD, PASS, SLEEPER, SLEEPS, TIMED, TRANSIT, after_resigning, after_sleeper, has_sleepers,
 };
-use flashlock_locks::mutex::flash::stay::CALL;
+use flashlock_locks::mutex::flash::turn;
 use flashlock_locks::mutex::flash::{Flash, FlashQueue};
 use flashlock_locks::parts::adoption::Chain;
 use flashlock_locks::parts::raw::RawLock;

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use flashlock_locks::machine::{Memory as _, Time as _, Word as _};
 use flashlock_locks::mutex::flash::Flash;
+use flashlock_locks::mutex::flash::state::CALL;
 use flashlock_locks::mutex::flash::state::{
-    EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, count, turn,
+    EPOCH, EPOCH_AT, GRANT, HANDOFF, HEAD, SLEEPER, SLEEPS, TIMED as IS_TIMED, count,
 };
-use flashlock_locks::mutex::flash::stay::CALL;
+use flashlock_locks::mutex::flash::turn;
 use flashlock_locks::mutex::spin::Futex;
 use flashlock_locks::parts::raw::RawLock;
 use flashlock_model::meddle::{Access, Instead, Meddler};

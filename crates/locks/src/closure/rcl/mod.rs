@@ -20,9 +20,13 @@
 //! | [`word`] | the lock's word: ordinary or delegated, free or held |
 //! | [`names`] | client numbers: small, recycled, so that the server looks at few lines |
 //! | [`slot`] | a client's line, and both ends of it |
+//! | [`server`] | a server's words; posting, waking, closing |
+//! | [`worker`] | the words of a servicing thread |
 //! | [`turn`] | which of a server's threads serves; elections |
-//! | [`server`] | what a servicing thread does |
+//! | [`scan`] | what a servicing thread does |
 //! | [`client`] | what a client does |
+//! | [`releases`] | releasing a lock, and giving it to a server |
+//! | [`roster`] | what the runtime is asked |
 //!
 //! **Departures.**
 //! 1. **One servicing thread at a time has the turn, and only it takes locks.** The paper lets all servicing threads of
@@ -134,16 +138,23 @@
 
 pub mod client;
 pub mod names;
+pub mod releases;
+pub mod roster;
+pub mod scan;
 pub mod server;
 pub mod slot;
 pub mod turn;
 pub mod word;
+pub mod worker;
 
-pub use client::{Roster, Section, acquire, assign, exec, release};
-pub use server::{Head, Pass, Server};
+pub use client::{Section, acquire, assign, exec, release};
+pub use roster::Roster;
+pub use scan::Pass;
+pub use server::{Head, Server};
 pub use slot::Slot;
-pub use turn::{Look, Watch, Worker};
+pub use turn::{Look, Watch};
 pub use word::Lock;
+pub use worker::Worker;
 
 #[cfg(doc)]
 use crate::machine::Machine;

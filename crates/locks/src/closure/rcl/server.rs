@@ -1,29 +1,27 @@
-//! # What a servicing thread does
+//! # A server: where its words are
 //!
-//! It looks at the lines of all clients, again and again. It runs the sections whose locks are free, grants locks, and
-//! answers "moved" for locks that are not its server's. When it finds nothing for a while it sleeps. It does all of
-//! this only with the [turn](super::turn); without the turn, it waits for it.
+//! Its parts, and what clients and the manager do with them: joining, posting requests and waiting for the answers,
+//! waking the server, closing it. [`scan`](super::scan) is what its servicing threads do.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::client::Roster;
 use super::names::{EACH, Names, words};
-use super::slot::{EMPTY, Function, GRANT, Inline, MOVED, Request, Slot};
-use super::turn::Worker;
-use super::word::{self, Lock, is_held, server_of};
-use crate::machine::{Machine, Manner, Patience, Word};
-use crate::parts::counted::{park, wake};
+use super::slot::{EMPTY, Function, Inline, Slot};
+use super::word::{self, Lock};
+use super::worker::Worker;
+use crate::machine::{Machine, Word};
+use crate::parts::counted::wake;
 use crate::parts::wait::WaitPolicy;
 
 /// Values of [`Head::sleep`].
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-const CLOSED: u32 = 2;
+pub(super) const AWAKE: u32 = 0;
+pub(super) const ASLEEP: u32 = 1;
+pub(super) const CLOSED: u32 = 2;
 
 /// What clients look at when they post. It is on a line that is written when the server falls asleep or wakes up.
 #[repr(C, align(64))]
-struct Front<M: Machine> {
-    sleep: M::Word,
+pub(super) struct Front<M: Machine> {
+    pub(super) sleep: M::Word,
     /// The server's number, not 0.
     number: M::Word,
     /// [`Memory::epoch`](crate::machine::Memory::epoch) of the process in which it was opened.
@@ -37,9 +35,9 @@ struct Front<M: Machine> {
 /// The words of a server, all-zero at first.
 #[repr(C, align(64))]
 pub struct Head<M: Machine> {
-    front: Front<M>,
+    pub(super) front: Front<M>,
     pub(super) turn: M::Word,
-    range: M::Word,
+    pub(super) range: M::Word,
     /// The slot at which a scan begins: the one after that of the worker that lost the turn last. Only the manager
     /// writes it, before another worker has the turn.
     pub(super) first: M::Word,
@@ -71,11 +69,11 @@ pub struct Server<'m, M: Machine> {
     /// Its own words.
     pub(super) head: &'m Head<M>,
     /// Which client numbers are taken.
-    live: &'m [M::Word],
+    pub(super) live: &'m [M::Word],
     /// Which of these clients have a request that a worker without the turn is running.
     pub(super) busy: &'m [M::Word],
     /// The clients' lines.
-    slots: &'m [Slot<M>],
+    pub(super) slots: &'m [Slot<M>],
     /// The servicing threads.
     pub(super) workers: &'m [Worker<M>],
 }
@@ -91,26 +89,6 @@ impl<M: Machine> Copy for Server<'_, M> {}
 /// A client's bit in its word of `busy`.
 pub(super) const fn mark(client: u32) -> u32 {
     1 << (client % EACH)
-}
-
-/// What one scan found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
-    /// Sections that were run.
-    pub sections: u32,
-    /// Locks that were granted, and requests that were answered with "moved".
-    pub others: u32,
-    /// Whether the sections were of more than one lock.
-    pub mixed: bool,
-    /// Whether the turn was lost. Then the scan ended there.
-    pub lost: bool,
-}
-
-impl Pass {
-    /// Whether anything was done.
-    pub fn did_something(&self) -> bool {
-        self.lost || self.sections + self.others > 0
-    }
 }
 
 impl<'m, M: Machine> Server<'m, M> {
@@ -150,7 +128,7 @@ impl<'m, M: Machine> Server<'m, M> {
         assert!((1..word::SERVERS).contains(&number), "a server's number");
         let groups = self.live.len();
         assert!(groups == self.busy.len() && groups * EACH as usize == self.slots.len(), "parts of a server");
-        assert!(groups <= super::names::MOST as usize && self.workers.len() <= super::turn::WORKERS as usize);
+        assert!(groups <= super::names::MOST as usize && self.workers.len() <= super::worker::WORKERS as usize);
         self.head.front.epoch.store(M::epoch(), Relaxed);
         self.head.front.number.store(number, Relaxed);
     }
@@ -205,7 +183,7 @@ impl<'m, M: Machine> Server<'m, M> {
         self.head.front.quiet.store(0, Relaxed);
     }
 
-    /// Whether a worker that [works](Roster::works) again must call the manager.
+    /// Whether a worker that [works](super::Roster::works) again must call the manager.
     pub fn must_call(&self) -> bool {
         M::light_fence();
         self.head.front.quiet.load(Relaxed) != 0
@@ -290,164 +268,10 @@ impl<'m, M: Machine> Server<'m, M> {
         self.slots[client as usize].wait::<W>(slept) == EMPTY
     }
 
-    /// The request of this client number, if something can be done about it.
-    fn waiting(&self, client: u32) -> Option<(u32, Request<M>, u32)> {
-        let slot = &self.slots[client as usize];
-        let kind = slot.posted()?;
-        // SAFETY: just seen, and no other thread acts on it (invariants 1 and 3). The lock is valid: its client waits.
-        let (request, seen) = unsafe {
-            let request = slot.request();
-            let seen = (*request.lock).word.load(Acquire);
-            (request, seen)
-        };
-        let can = server_of(seen) != self.number() || !is_held(seen);
-        can.then_some((kind, request, seen))
-    }
-
-    /// Calls `look` for each client whose line must be looked at, until it returns true. Returns whether it did. It
-    /// begins at `first`, and goes round: so nobody waits for clients that are served again and again.
-    fn each_client(&self, look: impl FnMut(u32) -> bool) -> bool {
-        self.each_client_of(words(self.head.range.load(Relaxed)), look)
-    }
-
-    /// The same, of so many groups.
-    fn each_client_of(&self, groups: usize, mut look: impl FnMut(u32) -> bool) -> bool {
-        let first = self.head.first.load(Relaxed);
-        let (at, before) = match (first / EACH) as usize {
-            at if at < groups => (at, (1 << (first % EACH)) - 1),
-            _ => (0, 0),
-        };
-        let mut group = |group: usize, which: u32| {
-            // Acquire: the thread that has cleared a bit has answered before.
-            let mut bits = self.live[group].load(Relaxed) & !self.busy[group].load(Acquire) & which;
-            while bits != 0 {
-                if look(group as u32 * EACH + bits.trailing_zeros()) {
-                    return true;
-                }
-                bits &= bits - 1;
-            }
-            false
-        };
-        (at..groups).any(|here| group(here, if here == at { !before } else { u32::MAX }))
-            || (0..at).any(|here| group(here, u32::MAX))
-            || before != 0 && group(at, before)
-    }
-
-    /// One scan, by the worker with the turn.
-    pub fn pass<R: Roster<M>>(&self, me: u32, roster: &R) -> Pass {
-        let mut pass = Pass::default();
-        let mut first = core::ptr::null();
-        self.each_client(|client| {
-            let Some((kind, request, seen)) = self.waiting(client) else { return false };
-            let slot = &self.slots[client as usize];
-            // SAFETY: its client waits for the answer.
-            let lock = unsafe { &*request.lock };
-            if server_of(seen) != self.number() {
-                pass.others += 1;
-                slot.answer(MOVED);
-            } else if lock.take(seen) && kind == GRANT {
-                pass.others += 1;
-                slot.answer(EMPTY);
-            } else {
-                pass.mixed |= pass.sections > 0 && !core::ptr::eq(first, request.lock);
-                first = request.lock;
-                pass.sections += 1;
-                pass.lost = !self.section(me, client, &request, roster);
-            }
-            pass.lost
-        });
-        pass
-    }
-
-    /// Runs the section of a client whose lock was taken, releases the lock, and answers. Returns whether this worker
-    /// still has the turn.
-    #[inline(always)]
-    fn section<R: Roster<M>>(&self, me: u32, client: u32, request: &Request<M>, roster: &R) -> bool {
-        let (worker, slot) = (&self.workers[me as usize], &self.slots[client as usize]);
-        worker.slot.store(client, Relaxed); // Published by `at`.
-        worker.step();
-        // SAFETY: `exec` has posted the function to be called so; its client waits. The lock is held (invariant 1).
-        unsafe { (request.function)(request.context) };
-        worker.step();
-        M::light_fence();
-        let mine = self.has_turn(me) || self.keeps_turn(me);
-        // SAFETY: the pointer was read before; its client waits, until the answer.
-        unsafe { (*request.lock).release(if mine { self.number() } else { 0 }, roster) };
-        slot.answer(EMPTY);
-        if !mine {
-            self.unmark(client);
-        }
-        mine
-    }
-
-    /// Clears the mark of a request that was busy and has been answered: the client's next request may be looked at. If
-    /// the server has been closed meanwhile, nobody may have looked at that one: [`shut`](Server::shut) passes over
-    /// marks. It is answered here, unless it is marked, too: then it is being run.
-    #[cold]
-    fn unmark(&self, client: u32) {
-        self.busy[(client / EACH) as usize].fetch_and(!mark(client), Release);
-        M::light_fence();
-        if self.head.front.sleep.load(Relaxed) != CLOSED {
-            return self.ring();
-        }
-        self.await_closing();
-        if !self.is_marked(client) {
-            self.dismiss(client);
-        }
-    }
-
     /// Whether a worker without the turn runs this client's request. Acquire: it has answered before it cleared the
     /// mark. Once no worker has the turn any more, no mark is set any more.
-    fn is_marked(&self, client: u32) -> bool {
+    pub(super) fn is_marked(&self, client: u32) -> bool {
         self.busy[(client / EACH) as usize].load(Acquire) & mark(client) != 0
-    }
-
-    /// Answers "moved" to the client of a closed server, if it has posted a request.
-    fn dismiss(&self, client: u32) {
-        let slot = &self.slots[client as usize];
-        if slot.is_posted() {
-            slot.answer(MOVED);
-        }
-    }
-
-    /// A worker that is inside a section takes another lock of this server, if it has the turn and the lock is free.
-    pub(super) fn take_inside(&self, me: u32, lock: &Lock<M>) -> bool {
-        // Outside: the worker cannot lose the turn while it takes a lock.
-        self.workers[me as usize].outside(|| {
-            M::light_fence();
-            (self.has_turn(me) || self.keeps_turn(me)) && {
-                let seen = lock.word.load(Acquire);
-                server_of(seen) == self.number() && lock.take(seen)
-            }
-        })
-    }
-
-    /// After a scan that found nothing: waits by policy `W` until there may be something to do, or the server is to be
-    /// closed.
-    fn idle<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, note: &mut impl FnMut(&Pass)) {
-        let sleep = &self.head.front.sleep;
-        if W::SPINS {
-            let looks = |_| {
-                let pass = self.pass(me, roster);
-                note(&pass);
-                pass.did_something() || self.is_closing() || !self.has_turn(me)
-            };
-            if M::poll_until(sleep, Relaxed, W::patience(None, Patience::Budget), Manner::Scans, looks).is_some() {
-                return;
-            }
-        }
-        sleep.swap(ASLEEP, AcqRel);
-        M::heavy_fence();
-        if self.is_closing() || self.each_client(|client| self.waiting(client).is_some()) {
-            sleep.swap(AWAKE, AcqRel);
-            roster.works(); // The manager may have seen the server asleep.
-            return;
-        }
-        roster.idles();
-        park::<M>(sleep, ASLEEP, None);
-        // After a spurious wake-up it looks again, too.
-        sleep.swap(AWAKE, AcqRel);
-        roster.works();
     }
 
     /// Whether it was asked to close.
@@ -460,41 +284,5 @@ impl<'m, M: Machine> Server<'m, M> {
         self.head.front.closing.store(1, Relaxed);
         M::heavy_fence();
         self.ring();
-    }
-
-    /// Open -> closed, by the worker with the turn. Waiting requests are answered with "moved". A client that posts
-    /// later finds the server closed, or its request is seen here, or by the worker that clears its mark.
-    fn shut(&self) {
-        self.head.front.sleep.swap(CLOSED, AcqRel);
-        M::heavy_fence();
-        // Of all clients: one may be out of the range (see `names`), and nobody looks again.
-        self.each_client_of(self.live.len(), |client| {
-            self.dismiss(client);
-            false
-        });
-        self.close_turn();
-    }
-
-    /// What a servicing thread runs; returns when the server is closed. `note` is called with each scan.
-    pub fn work<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, mut note: impl FnMut(&Pass)) {
-        while self.await_turn(me) {
-            loop {
-                if self.is_closing() {
-                    self.shut();
-                    break;
-                }
-                let pass = self.pass(me, roster);
-                note(&pass);
-                if pass.lost {
-                    break;
-                }
-                if !pass.did_something() {
-                    self.idle::<W, R>(me, roster, &mut note);
-                }
-                if !self.has_turn(me) && !self.keeps_turn(me) {
-                    break;
-                }
-            }
-        }
     }
 }

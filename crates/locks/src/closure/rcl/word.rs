@@ -14,17 +14,16 @@
 //! An ordinary lock is taken by an exchange that expects (0, FREE). So the exchange fails for a thread that has not
 //! noticed that the lock became a server's. That is why the server's number and the state are one word.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::client::Roster;
 use crate::machine::event::Event;
 use crate::machine::{Machine, Patience, Word};
-use crate::parts::counted::{park, wake};
+use crate::parts::counted::park;
 use crate::parts::wait::WaitPolicy;
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const WAITED: u32 = 2;
+pub(super) const FREE: u32 = 0;
+pub(super) const HELD: u32 = 1;
+pub(super) const WAITED: u32 = 2;
 const STATE: u32 = 3;
 
 /// A server's number is less than this.
@@ -42,7 +41,7 @@ pub const fn is_held(word: u32) -> bool {
     word & STATE != FREE
 }
 
-const fn of(server: u32, state: u32) -> u32 {
+pub(super) const fn of(server: u32, state: u32) -> u32 {
     server << 2 | state
 }
 
@@ -53,7 +52,7 @@ pub struct Lock<M: Machine> {
     pub word: M::Word,
     /// The server that the lock belongs to. Only the holder reads and writes it. (The holder could read the word. But
     /// if a thread reads a word before it writes it, loom does not try all that other threads may see there.)
-    owner: M::Word,
+    pub(super) owner: M::Word,
 }
 
 impl<M: Machine> Lock<M> {
@@ -113,82 +112,6 @@ impl<M: Machine> Lock<M> {
             let waited = of(0, WAITED);
             if seen == waited || self.word.compare_exchange(seen, waited, Relaxed, Relaxed).is_ok() {
                 park::<M>(&self.word, waited, None);
-            }
-        }
-    }
-
-    /// Held by the caller -> free. `mine`: the server in which the caller has the turn, or 0.
-    #[inline(always)]
-    pub(super) fn release<R: Roster<M>>(&self, mine: u32, roster: &R) {
-        let server = self.owner.load(Relaxed);
-        if server == mine && mine != 0 {
-            return self.word.store(of(mine, FREE), Release);
-        }
-        self.release_posted(server, roster);
-    }
-
-    /// The same, if the caller does not have the turn of the lock's server. The server may sleep, and now there may be
-    /// something for it to do.
-    #[cold]
-    fn release_posted<R: Roster<M>>(&self, server: u32, roster: &R) {
-        let address = &raw const self.word;
-        if server == 0 {
-            if self.word.swap(of(0, FREE), Release) == of(0, WAITED) {
-                wake::<M>(address, 1);
-            }
-            return;
-        }
-        self.word.store(of(server, FREE), Release);
-        Self::changed(address, server, roster);
-    }
-
-    /// The word at this address, of a lock that was held and that server's, has changed: the server can act, or, if it
-    /// is closed, the threads that [reclaim](Lock::reclaim) the lock. The lock may no longer exist: only its address
-    /// is used.
-    fn changed<R: Roster<M>>(address: *const M::Word, server: u32, roster: &R) {
-        M::light_fence();
-        let server = roster.server(server);
-        if server.is_closed() {
-            M::wake(address, u32::MAX);
-        } else {
-            server.ring();
-        }
-    }
-
-    /// (held by the caller, of any server) -> (held by the caller, of this server). Release: a client that posts there
-    /// has seen what makes the server one.
-    pub(super) fn give_to<R: Roster<M>>(&self, server: u32, roster: &R) {
-        let before = self.owner.load(Relaxed);
-        self.owner.store(server, Relaxed);
-        match before {
-            before if before == server => {}
-            0 => {
-                self.word.swap(of(server, HELD), AcqRel);
-                // All sleepers must now ask the server, including those that a release has left asleep. A release wakes
-                // only one waiter, and relies on it to mark the word again, which that waiter no longer does.
-                M::wake(&raw const self.word, u32::MAX);
-            }
-            before => {
-                self.word.store(of(server, HELD), Release);
-                Self::changed(&raw const self.word, before, roster); // Requests can be answered now: moved.
-            }
-        }
-    }
-
-    /// (S, FREE) -> (0, HELD by the caller) -> (0, FREE), where S is closed, and so no longer takes the lock. Waits
-    /// until the lock is free.
-    pub(super) fn reclaim<R: Roster<M>>(&self, server: u32, roster: &R) {
-        loop {
-            match self.word.compare_exchange(of(server, FREE), of(0, HELD), Acquire, Relaxed) {
-                Ok(_) => {
-                    self.owner.store(0, Relaxed);
-                    return self.release(0, roster);
-                }
-                Err(seen) if seen == of(server, HELD) => {
-                    M::heavy_fence();
-                    M::park(&self.word, seen, None);
-                }
-                _ => return,
             }
         }
     }

@@ -11,57 +11,8 @@ use crate::mutex::flash::FREE;
 use crate::mutex::flash::evidence::{
     HOT, LONGEST_PAUSE, LONGEST_SECOND, SPIN, SPIN_BETWEEN, TOO_HOT, patience, second_look,
 };
-use crate::mutex::flash::state::{GRANT, HANDOFF, Lock, after_extra_head, after_head, turn};
-
-/// In which role a thread waits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Neither the head nor a counted sleeper.
-    Arrival,
-    /// The head.
-    Head {
-        /// Whether it was woken from its sleep on the word. If so, others that sleep there rely on the next release.
-        is_dirty: bool,
-        /// Whether the place of the head is its own.
-        place: Place,
-    },
-}
-
-impl Role {
-    pub(super) fn is_head(self) -> bool {
-        self != Self::Arrival
-    }
-
-    /// The role after a sleep on the word.
-    pub(super) fn woken(self) -> Self {
-        match self {
-            Self::Head { place, .. } => Self::Head { is_dirty: true, place },
-            Self::Arrival => Self::Arrival,
-        }
-    }
-
-    pub(super) fn is_dirty(self) -> bool {
-        matches!(self, Self::Head { is_dirty: true, .. })
-    }
-
-    pub(super) fn is_extra(self) -> bool {
-        matches!(self, Self::Head { place: Place::Extra, .. })
-    }
-
-    /// The state after a head of this role has acquired the lock.
-    pub(super) fn after(self, state: u32) -> u32 {
-        if self.is_extra() { after_extra_head(state) } else { after_head(state) }
-    }
-}
-
-/// Which place a head has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// That of the head, which it passes on.
-    Own,
-    /// None: it was called, but another sleeper took the place first.
-    Extra,
-}
+use crate::mutex::flash::state::{GRANT, HANDOFF, Lock, Role, Seen};
+use crate::mutex::flash::turn;
 
 /// How one stage of a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,9 +22,6 @@ pub(super) enum Polled {
     /// It does not. The number is how many acquisitions it saw.
     Lost(u32),
 }
-
-/// The word, and `turn`.
-pub(super) type Seen = (u32, u32);
 
 /// What one poll has seen so far.
 struct Poll {

@@ -6,9 +6,11 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{Deadline, Machine, Pause, TimedOut, Unparked, Word};
-use crate::mutex::flash::arrival::{Place, Polled, Role};
+use crate::mutex::flash::arrival::Polled;
 use crate::mutex::flash::evidence::{HOT, LONGEST_NAP, NAP, SPIN, SPIN_OVERDUE, patience};
-use crate::mutex::flash::state::{GRANT, HANDOFF, HEAD, Lock, SLEEPS, TRANSIT, after_extra_head, after_resigning};
+use crate::mutex::flash::state::{
+    GRANT, HANDOFF, HEAD, Lock, Place, Role, SLEEPS, TRANSIT, after_extra_head, after_resigning,
+};
 use crate::mutex::flash::{AWAITED, FREE, HELD, SLEEPERS};
 use crate::parts::counted::{park, wake};
 use crate::parts::naps::stay_away;

@@ -173,6 +173,7 @@ pub mod release;
 pub mod sleeper;
 pub mod state;
 pub mod stay;
+pub mod turn;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -181,7 +182,7 @@ use crate::parts::adoption::Chain;
 use crate::parts::counted::{contended, wake};
 use crate::parts::raw::RawLock;
 use head::First;
-use state::{HEAD, Lock, SLEEPER, TRANSIT, is_full, turn};
+use state::{HEAD, Lock, SLEEPER, TRANSIT, is_full};
 
 /// No thread holds the lock.
 pub(crate) const FREE: u32 = 0;
@@ -222,7 +223,7 @@ impl Flash {
         contended::<M>(|| {
             lock.settle();
             if head::is_late::<M>(until) {
-                return if lock.take(arrival::Role::Arrival) { Ok(()) } else { Err(TimedOut) };
+                return if lock.take(state::Role::Arrival) { Ok(()) } else { Err(TimedOut) };
             }
             if lock.arrive(until) { Ok(()) } else { lock.queue_up(until, First::Polls) }
         })

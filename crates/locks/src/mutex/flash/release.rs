@@ -8,7 +8,8 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use crate::machine::event::Event;
 use crate::machine::{Machine, Pause, Word};
 use crate::mutex::flash::evidence::LOOK_EVERY;
-use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers, turn};
+use crate::mutex::flash::state::{HANDOFF, HEAD, Lock, PASS, SLEEPS, TIMED, TRANSIT, has_sleepers};
+use crate::mutex::flash::turn;
 use crate::mutex::flash::{FREE, HELD, SLEEPERS};
 use crate::parts::counted::wake;
 

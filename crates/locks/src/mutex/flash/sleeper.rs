@@ -29,16 +29,15 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
-use crate::mutex::flash::arrival::{Place, Role};
 use crate::mutex::flash::evidence::{first_look, soonest_look};
 use crate::mutex::flash::head::{First, is_late};
 use crate::mutex::flash::state::{
-    EPOCH, EPOCH_AT, GRANT, HEAD, Lock, PASS, SLEEPER, TRANSIT, after_sleeper, after_stale_grant, count, is_full,
-    is_idle, is_waited_for, without_sleeper,
+    EPOCH, EPOCH_AT, GRANT, HEAD, Lock, PASS, Place, Role, SLEEPER, TRANSIT, after_sleeper, after_stale_grant, count,
+    is_full, is_idle, is_waited_for, without_sleeper,
 };
 use crate::mutex::flash::stay::{calls_between, is_same_call};
 use crate::mutex::flash::{AWAITED, FREE};
-use crate::mutex::spin::Futex;
+use crate::mutex::spin::word::sleep;
 use crate::parts::counted::park;
 use crate::parts::naps::{is_whole, stay_away};
 
@@ -119,7 +118,7 @@ impl<M: Machine> Lock<'_, M> {
                 continue;
             }
             if is_full(seen, 1) {
-                return Futex::sleep::<M>(self.word, until);
+                return sleep::<M>(self.word, until);
             }
             let came = self.comes();
             if self.change(seen, seen + SLEEPER) {

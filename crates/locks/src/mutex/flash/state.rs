@@ -33,8 +33,8 @@
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use crate::machine::{Machine, Word};
-use crate::mutex::flash::arrival::Role;
-use crate::mutex::flash::stay::CALL;
+use crate::mutex::flash::evidence::LONGEST_STAY;
+use crate::mutex::flash::turn;
 use crate::mutex::flash::{AWAITED, FREE, FlashQueue, HELD, SLEEPERS};
 use crate::parts::counted::wake;
 
@@ -62,6 +62,67 @@ pub const SLEEPER: u32 = 1 << 15;
 /// The bits that count sleepers.
 pub const COUNT: u32 = !(SLEEPER - 1);
 const _: () = assert!(TIMED < 1 << EPOCH_AT && EPOCH & COUNT == 0 && EPOCH + (1 << EPOCH_AT) == SLEEPER);
+
+/// The bits of `calls` that say for how long a free lock is left to its last holder.
+pub(super) const STAY: u32 = LONGEST_STAY / UNIT;
+/// This many steps are one unit of that.
+pub(super) const UNIT: u32 = 8;
+/// One call, counted above these bits.
+pub const CALL: u32 = STAY + 1;
+const _: () = assert!(CALL.is_power_of_two());
+
+/// The word, and `turn`.
+pub(super) type Seen = (u32, u32);
+
+/// In which role a thread waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Neither the head nor a counted sleeper.
+    Arrival,
+    /// The head.
+    Head {
+        /// Whether it was woken from its sleep on the word. If so, others that sleep there rely on the next release.
+        is_dirty: bool,
+        /// Whether the place of the head is its own.
+        place: Place,
+    },
+}
+
+impl Role {
+    pub(super) fn is_head(self) -> bool {
+        self != Self::Arrival
+    }
+
+    /// The role after a sleep on the word.
+    pub(super) fn woken(self) -> Self {
+        match self {
+            Self::Head { place, .. } => Self::Head { is_dirty: true, place },
+            Self::Arrival => Self::Arrival,
+        }
+    }
+
+    pub(super) fn is_dirty(self) -> bool {
+        matches!(self, Self::Head { is_dirty: true, .. })
+    }
+
+    pub(super) fn is_extra(self) -> bool {
+        matches!(self, Self::Head { place: Place::Extra, .. })
+    }
+
+    /// The state after a head of this role has acquired the lock.
+    pub(super) fn after(self, state: u32) -> u32 {
+        if self.is_extra() { after_extra_head(state) } else { after_head(state) }
+    }
+}
+
+/// Which place a head has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// That of the head, which it passes on.
+    Own,
+    /// None: it was called, but another sleeper took the place first.
+    Extra,
+}
 
 /// Whether any sleeper is counted.
 pub fn has_sleepers(state: u32) -> bool {
@@ -134,62 +195,6 @@ pub fn is_idle(word: u32, state: u32) -> bool {
     } else {
         state & SLEEPS == 0 || !is_slept_on
     }
-}
-
-/// `turn`. The upper half is how often the lock was acquired, and may overflow. The lower half is when a head last got
-/// the lock, or when the release last looked for one. Written by the holder, by plain stores, and by a thread that
-/// becomes the head when there was none.
-pub mod turn {
-    use core::sync::atomic::Ordering::Relaxed;
-
-    use crate::machine::{Machine, Word};
-
-    /// One acquisition.
-    const ONE: u32 = 1 << 16;
-    /// One unit of the time (µs).
-    const UNIT: u32 = 16;
-
-    /// One more acquisition.
-    #[inline(always)]
-    pub fn next(turn: u32) -> u32 {
-        turn.wrapping_add(ONE)
-    }
-
-    /// Counts one acquisition, by the thread that has just made it. Relaxed: a hint, and the holder's own.
-    #[inline(always)]
-    pub(in crate::mutex::flash) fn count<M: Machine>(turn: &M::Word) {
-        turn.store(next(turn.load(Relaxed)), Relaxed);
-    }
-
-    /// Whether the number of acquisitions is a multiple of `n`, which is a power of two.
-    #[inline(always)]
-    pub fn is_multiple(turn: u32, n: u32) -> bool {
-        turn & ((n - 1) * ONE) == 0
-    }
-
-    /// How many acquisitions there were between two looks.
-    #[inline(always)]
-    pub fn between(before: u32, after: u32) -> u32 {
-        (after / ONE).wrapping_sub(before / ONE) & 0xFFFF
-    }
-
-    /// The same number, with another time.
-    pub fn at(turn: u32, micros: u32) -> u32 {
-        turn & !(ONE - 1) | (micros / UNIT) & (ONE - 1)
-    }
-
-    /// How far (units) another thread's clock may be ahead: 4 ms.
-    const AHEAD: u32 = 256;
-
-    /// How long ago (µs) that time is, if it is less than a second ([`OLDEST`]). 0 if it is a little in the future.
-    pub fn age(turn: u32, micros: u32) -> u32 {
-        let age = (micros / UNIT).wrapping_sub(turn) % ONE;
-        if age < ONE - AHEAD { age * UNIT } else { 0 }
-    }
-
-    /// The highest age (µs) that can be told. Later the same ages come again: one that grows is below a limit for that
-    /// limit and 4 ms of each 1.05 s.
-    pub const OLDEST: u32 = (ONE - AHEAD - 1) * UNIT;
 }
 
 /// The two pieces of state of one lock.

@@ -16,17 +16,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{Kept, Machine, Pause, Word};
 use crate::mutex::flash::FREE;
-use crate::mutex::flash::arrival::Seen;
 use crate::mutex::flash::evidence::{LONGEST_STAY, TIME_EVERY, TIME_FIRST, WATCH_EVERY, WATCH_SELDOM};
-use crate::mutex::flash::state::{Lock, TIMED, turn};
-
-/// The bits of `calls` that say for how long a free lock is left to its last holder.
-const STAY: u32 = LONGEST_STAY / UNIT;
-/// This many steps are one unit of that.
-const UNIT: u32 = 8;
-/// One call, counted above these bits.
-pub const CALL: u32 = STAY + 1;
-const _: () = assert!(CALL.is_power_of_two());
+use crate::mutex::flash::state::{CALL, Lock, STAY, Seen, TIMED, UNIT};
+use crate::mutex::flash::turn;
 
 /// How often a sleeper was called between two looks at `calls`; wraps.
 pub(super) fn calls_between(before: u32, after: u32) -> u32 {

@@ -9,29 +9,19 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Unparked, Word};
-use crate::mutex::shuffle::release::{bound, record_stall, wake};
-use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
-use crate::mutex::shuffle::turn::WALK_EVERY;
+use crate::mutex::shuffle::state::{FREE, HELD, Lock, SLEEPERS, bound, record_stall};
 use crate::parts::naps::nap_longer;
 use crate::parts::policy::Admission;
 use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, naming, note_asleep, note_awake, waited};
-use crate::parts::shuffle::shuffler;
+use crate::parts::shuffle::rouse::wake;
+use crate::parts::shuffle::turn::{Contended, WALK_EVERY};
+use crate::parts::shuffle::{batch, shuffler};
 use crate::parts::wait::WaitPolicy;
 
 /// How long (µs) a head waits for a promised grant before it looks again.
 const PROMISE: u32 = 10;
 /// A head that polls looks at the clock once in this many polls.
 const ASK_EVERY: u32 = 16;
-
-/// How the head's contention ended. In each case the node is out of the queue.
-pub(super) enum Contended {
-    /// This thread has the lock.
-    Won,
-    /// The deadline has passed.
-    TimedOut,
-    /// Evicted, because this thread did not run. The node still belongs to it.
-    Evicted,
-}
 
 impl<M: Machine> Lock<'_, M> {
     /// Contends for the word as the head, until it has won the word (`holding`: it already has). Then leaves the queue.
@@ -42,7 +32,7 @@ impl<M: Machine> Lock<'_, M> {
         holding: bool,
     ) -> Contended {
         let node = me.node::<M>();
-        shuffler::start_at_head(node);
+        batch::start_at_head(node);
         // A head that was moved to the word may have slept there: invariant 2.
         let mut taken = if self.wake_up(node) { SLEEPERS } else { HELD };
         let mut nap = PROMISE;
@@ -107,7 +97,7 @@ impl<M: Machine> Lock<'_, M> {
                 if node.state.load(Acquire) == state::EVICTED {
                     return true;
                 }
-                if shuffler::has_role(node) {
+                if batch::has_role(node) {
                     shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
                 }
             }

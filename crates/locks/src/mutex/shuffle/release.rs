@@ -10,37 +10,27 @@
 //! | sleeps on the word (which is 2) | looks at the clock: frees the word and wakes the head; or, when it is time and the kernel confirms that the head sleeps, hands it the lock |
 //! | neither, for long | one release in [`LOOK_EVERY`] looks at the clock, and evicts the head |
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::machine::event::Event;
-use crate::machine::node::{Node, ROLE, state};
-use crate::machine::{Handle, Kept, Machine, Word};
-use crate::mutex::shuffle::shfl::{FREE, HELD, Lock, SLEEPERS};
+use crate::machine::node::{Node, state};
+use crate::machine::{Handle, Machine, Word};
+use crate::mutex::shuffle::state::{FREE, HELD, Lock, SLEEPERS, bound, is_idle};
 use crate::parts::counted;
-use crate::parts::queue::link::handle_in;
 use crate::parts::shuffle::ShflQueue;
-use crate::parts::shuffle::front::{
-    ASKED, GRANTED, PROMISED, REACH, ROUSE, named, naming, note_awake, note_down, waited,
-};
+use crate::parts::shuffle::front::{ASKED, GRANTED, PROMISED, ROUSE, named, naming, note_awake, waited};
+use crate::parts::shuffle::rouse::{note_all, note_if_woken, rouse, vouch_for};
 
-/// If heads do not run at once when they are handed the lock, the bound is stretched, up to this many bounds ...
-const STRETCHES: u32 = 100;
-/// ... so that the lock stands still for at most one part of the time in this many ...
-const WORTH: u32 = 8;
-/// ... but not for a head that has queued for this long (µs).
-const PATIENT: u32 = 50_000;
 /// Sections are short if there are this many releases within a bound. Then a sleeping head is woken when the bound is
 /// over, so that it asks. It is handed the lock asleep only after another bound: otherwise the lock would stand still
 /// while it wakes up.
 const SHORT_SECTIONS: u32 = 16;
 /// One release in this many looks whether the head runs (a power of two).
 const LOOK_EVERY: u32 = 64;
-/// A head that should have asked this long (µs) ago, and has not, does not run.
-const IDLE: u32 = 25_000;
 
 impl<M: Machine> Lock<'_, M> {
     /// Releases the lock while threads wait. `head` is what the releaser saw, without
-    /// [`ARRIVAL`](super::front::ARRIVAL). Never inlined: otherwise the release of a lock without waiters would save
+    /// [`ARRIVAL`](crate::parts::shuffle::front::ARRIVAL). Never inlined: otherwise the release of a lock without waiters would save
     /// registers for it.
     #[inline(never)]
     pub(super) fn unlock_contended(&self, head: u32) {
@@ -110,19 +100,6 @@ impl<M: Machine> Lock<'_, M> {
         }
     }
 
-    /// The holder evicts a head that does not run.
-    pub(super) fn evict(&self, idle: Handle) {
-        if self.queue.evict(idle, Some(self.word)).is_some() {
-            self.note_sleeper();
-        }
-    }
-
-    /// 1 | 2 -> 2: the holder's release wakes the thread that was moved to the word. Relaxed: the release is the
-    /// holder's own.
-    pub(super) fn note_sleeper(&self) {
-        self.word.swap(SLEEPERS, Relaxed);
-    }
-
     /// (word, head) -> (1, head | GRANTED): hands the lock over instead of freeing it. Returns false if the head has
     /// left, or if it seemed to sleep and the kernel says that it did not: then it may be frozen.
     ///
@@ -184,59 +161,6 @@ fn wake_unseen<M: Machine>(word: *const M::Word, queue: *const ShflQueue<M>) {
     }
 }
 
-/// Each waiter of the queue with this mark should look for the lock itself, when it next wakes up: a head that none of
-/// them has noticed was woken. They are not woken: under a policy that keeps them asleep, that would let them in.
-/// Accesses nodes only.
-#[cold]
-fn note_all<M: Machine>(mark: u32) {
-    // SAFETY: only hints are written.
-    unsafe {
-        M::any_node(|waiter| {
-            let node = waiter.node::<M>();
-            if node.role.load(Relaxed) & !ROLE == mark && node.state.load(Relaxed) == state::PARKED {
-                note_down::<M>(node);
-            }
-            false
-        })
-    };
-}
-
-/// A release has freed the word, on which threads slept, and woken so many: waiters behind the head rely on the head.
-/// If no thread slept there, although the head should, the head may be frozen: wakes one of these waiters. Otherwise
-/// the head is awake: leaves a note to the first of them. Accesses nodes only.
-#[cold]
-pub(crate) fn vouch_for<M: Machine>(head: Handle, woken: u32) {
-    // Relaxed: it slept before the release that found the word so; a wrong guess wakes a thread in vain, or leaves a
-    // note in vain.
-    let slept = head.node::<M>().state.load(Relaxed) == state::NAPPING;
-    if woken == 0 && slept {
-        return rouse::<M>(head);
-    }
-    note_if_woken::<M>(head);
-}
-
-/// Part of [`vouch_for`], for a head that was awake a moment ago, so that it does not seem to be frozen. It leaves
-/// notes only. Nobody is woken: a policy may keep the waiters behind the head asleep.
-#[cold]
-fn note_if_woken<M: Machine>(head: Handle) {
-    // Otherwise code that bypasses the lock slept on its word, and the head has been running, or should have.
-    if head.node::<M>().state.load(Relaxed) == state::NAPPING {
-        note_woken::<M>(head.node());
-    }
-    note_awake::<M>(head);
-}
-
-/// The head has just been woken: it may need a while to run. A hint, where the time of a grant is: a head that has been
-/// handed the lock has been woken, too.
-pub(super) fn note_woken<M: Machine>(head: &Node<M>) {
-    head.granted_at.store(M::micros(), Relaxed);
-}
-
-/// For how long (µs) a head should have run: since it became head, or was last woken, if that is later.
-pub(super) fn awake_for<M: Machine>(head: &Node<M>) -> u32 {
-    waited(head).min(M::micros().wrapping_sub(head.granted_at.load(Relaxed)))
-}
-
 /// The release passes this head over. Returns whether it should look whether the head runs. Only the holder calls this.
 #[inline]
 fn pass_over<M: Machine>(node: &Node<M>) -> bool {
@@ -249,73 +173,4 @@ fn pass_over<M: Machine>(node: &Node<M>) -> bool {
 fn is_due<M: Machine>(node: &Node<M>) -> bool {
     let (waited, bound) = (waited(node), bound(node));
     waited >= bound && (waited >= bound.saturating_mul(2) || node.passes.load(Relaxed) < SHORT_SECTIONS)
-}
-
-/// Whether a head that has not asked, and does not sleep, does not run.
-pub(super) fn is_idle<M: Machine>(node: &Node<M>) -> bool {
-    awake_for(node) > bound(node).saturating_mul(2).saturating_add(IDLE)
-}
-
-/// How long (µs) a head waits before it is handed the lock: `bound=`. If heads do not run when they are handed the
-/// lock, it is longer for a while, so that the lock stands still only for a small part of the time.
-pub(super) fn bound<M: Machine>(head: &Node<M>) -> u32 {
-    let least = M::tunables().bound_us;
-    let queued = M::micros().wrapping_sub(head.queued_at.load(Relaxed));
-    if queued >= PATIENT { least } else { stretched::<M>(least) }
-}
-
-fn stretched<M: Machine>(least: u32) -> u32 {
-    least.max(Kept::RecentStall.get::<M>().saturating_mul(WORTH)).min(least.saturating_mul(STRETCHES))
-}
-
-/// A lock that was handed over stood still for this long (µs). Half of the last value counts, too: hand-offs differ.
-pub(super) fn record_stall<M: Machine>(micros: u32) {
-    Kept::RecentStall.set::<M>(micros.max(Kept::RecentStall.get::<M>() / 2));
-}
-
-/// Wakes a waiter that has just been made head.
-pub(crate) fn wake<M: Machine>(waiter: Handle) {
-    if counted::unpark::<M>(waiter.node::<M>()) == 0 {
-        // It does not sleep where it should: it is about to see its new state, or it is frozen.
-        rouse::<M>(waiter);
-    }
-}
-
-/// Wakes a sleeper of the queue with this mark, in case the head is frozen, which is not known. Accesses nodes only.
-///
-/// Relaxed: a waiter that relies on a wake-up fell asleep long ago, after [`LOOK`](super::turn::LOOK). If a thread is
-/// not seen, or wrongly taken to be in this queue, one is woken in vain, or the next to look is later.
-#[cold]
-pub(crate) fn rouse_any<M: Machine>(mark: u32) {
-    // SAFETY: only hints are written.
-    unsafe {
-        M::any_node(|waiter| {
-            let node = waiter.node::<M>();
-            node.role.load(Relaxed) & !ROLE == mark && calls::<M>(node)
-        })
-    };
-}
-
-/// Wakes the first sleeper behind the head, in case the head is frozen: that sleeper looks for the lock itself.
-/// Accesses nodes only. They may have moved on meanwhile: then it wakes a thread in vain.
-pub(crate) fn rouse<M: Machine>(head: Handle) {
-    let mut here = head;
-    for _ in 0..REACH {
-        let Some(next) = handle_in(here.node::<M>().next.load(Acquire)) else { return };
-        if calls::<M>(next.node::<M>()) {
-            return;
-        }
-        here = next;
-    }
-}
-
-/// Wakes this waiter, if it sleeps; returns whether it did. If it is awake, it may be about to fall asleep, and rely on
-/// the head: it gets a note.
-fn calls<M: Machine>(node: &Node<M>) -> bool {
-    match node.state.load(Relaxed) {
-        state::PARKED if M::unpark(node) > 0 => return true,
-        state::PARKED | state::WAITING => note_down::<M>(node),
-        _ => {}
-    }
-    false
 }

@@ -42,7 +42,7 @@
 //!      from the queue a head that does not run.
 //!    - It froze while it was awake. So the thread that wakes it leaves a mark in the node of the waiter behind it.
 //!      Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
-//!      ([`turn`](super::turn)). If it gives up, it wakes another one.
+//!      ([`turn`](crate::parts::shuffle::turn)). If it gives up, it wakes another one.
 //!
 //!    As long as the head sleeps, no thread accesses the lock unless it was woken: a program may end while threads
 //!    are blocked on a lock whose memory was freed.
@@ -56,7 +56,7 @@
 //! | 1 | held (or reserved: `head` has GRANTED) |
 //! | 2 | held (or reserved), and a thread sleeps on the word: the head, or one that bypasses flashlock |
 //!
-//! `head` and `tail`: see [`front`](crate::parts::shuffle::front). The wait in the queue is in [`turn`](super::turn),
+//! `head` and `tail`: see [`front`](crate::parts::shuffle::front). The wait in the queue is in [`turn`](crate::parts::shuffle::turn),
 //! that of the head in [`head`](super::head), the release in [`release`](super::release).
 //!
 //! ## The bound
@@ -100,41 +100,24 @@
 //! models](../models.md#what-neither-can-tell) say why they stay.
 
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::shuffle::head::Contended;
-use crate::mutex::shuffle::turn::{Sleeper, Turn};
+use crate::mutex::shuffle::sleeper::Sleeper;
+use crate::mutex::shuffle::state::{FREE, Lock, try_take};
 use crate::parts::adoption::Chain;
 use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::raw::RawLock;
 use crate::parts::shuffle::front::{ARRIVAL, GRANTED, ShflQueue, named, naming, start_clock};
+use crate::parts::shuffle::rouse::wake;
+use crate::parts::shuffle::turn::{Contended, Turn};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
-
-/// No thread holds the lock.
-pub(super) const FREE: u32 = 0;
-/// A thread holds the lock.
-pub(super) const HELD: u32 = 1;
-/// The same, and a thread sleeps on the word.
-pub(super) const SLEEPERS: u32 = 2;
 
 /// The blocking ShflLock: waiters wait by `W` and are grouped by `P`.
 pub struct Shfl<W: WaitPolicy = SpinThenPark, P: Admission = Chosen>(PhantomData<(W, P)>);
-
-/// The two pieces of state of one lock.
-pub(super) struct Lock<'a, M: Machine> {
-    pub(super) word: &'a M::Word,
-    pub(super) queue: &'a ShflQueue<M>,
-}
-
-/// 0 -> 1
-#[inline(always)]
-pub(super) fn try_take<M: Machine>(word: &M::Word) -> bool {
-    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
-}
 
 impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     /// A function of its own, as is [`Self::unlock_contended`], so that the uncontended pair needs no stack.
@@ -276,7 +259,7 @@ unsafe impl<M: Machine, W: WaitPolicy, P: Admission> RawLock<M> for Shfl<W, P> {
         if !queue.join(first, last) {
             chain.park_first::<M>(claim);
         } else if let Some(head) = queue.install(first, None) {
-            super::release::wake::<M>(head);
+            wake::<M>(head);
         }
         M::unpark(last.node::<M>());
     }

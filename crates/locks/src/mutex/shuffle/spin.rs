@@ -80,12 +80,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, Patience, Pause, TimedOut, Word};
-use crate::mutex::shuffle::turn::{Turn, WALK_EVERY, Waiter};
 use crate::parts::counted::contended;
 use crate::parts::policy::{Admission, Chosen};
 use crate::parts::raw::RawLock;
 use crate::parts::shuffle::front::{GRANTED as RESERVED, ShflQueue, named, naming, start_clock, waited};
-use crate::parts::shuffle::shuffler;
+use crate::parts::shuffle::turn::{Turn, WALK_EVERY, Waiter};
+use crate::parts::shuffle::{batch, shuffler};
 use crate::parts::wait::Spin;
 
 const FREE: u32 = 0;
@@ -202,7 +202,7 @@ impl<M: Machine> Lock<'_, M> {
     /// Contends for the word as the head: for `bound` µs with newcomers, then alone.
     fn contend<P: Admission>(&self, me: Handle, until: Option<Deadline>) -> Result<(), TimedOut> {
         let (node, bound) = (me.node::<M>(), M::tunables().bound_us);
-        shuffler::start_at_head(node);
+        batch::start_at_head(node);
         let (since, mut polls) = (M::micros(), POLLS.min(bound.max(LOOK)));
         while !self.poll_as_head::<P>(me, M::sooner(polls, until)) {
             if until.is_some_and(|deadline| M::expired(&deadline)) {
@@ -222,7 +222,7 @@ impl<M: Machine> Lock<'_, M> {
         let mut polls = 0u32;
         let attempt = |seen| {
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(WALK_EVERY) && shuffler::has_role(node) {
+            if polls.is_multiple_of(WALK_EVERY) && batch::has_role(node) {
                 shuffler::walk::<M, P>(me, self.queue, || self.word.load(Relaxed) == FREE);
             }
             seen == FREE && try_take::<M>(self.word)

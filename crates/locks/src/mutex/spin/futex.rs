@@ -45,11 +45,10 @@
 //!
 //! **Cannot:** be fair. A running thread passes sleepers over without bound.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::machine::{Deadline, Machine, TimedOut, Unparked, Word};
-use crate::mutex::spin::word::{FREE, HELD, OneWord, SLEEPERS, try_take};
-use crate::parts::counted::park;
+use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::mutex::spin::word::{FREE, HELD, OneWord, SLEEPERS, sleep, try_take};
 
 /// The three-state futex lock.
 pub struct Futex;
@@ -72,24 +71,10 @@ impl Futex {
             M::wake(word, 1);
         }
     }
-
-    /// 0 -> 2, sleeping while it is not 0.
-    pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-        while word.swap(SLEEPERS, Acquire) != FREE {
-            if park::<M>(word, SLEEPERS, until) == Unparked::TimedOut {
-                // The word stays 2, because others may sleep. One last try, in case a release raced the time-out.
-                if word.compare_exchange(FREE, SLEEPERS, Acquire, Relaxed).is_ok() {
-                    break;
-                }
-                return Err(TimedOut);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl OneWord for Futex {
     fn wait<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
-        Self::sleep::<M>(word, until)
+        sleep::<M>(word, until)
     }
 }

@@ -50,8 +50,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut};
-use crate::mutex::spin::Futex;
-use crate::mutex::spin::word::{FREE, OneWord, try_take};
+use crate::mutex::spin::word::{FREE, OneWord, sleep, try_take};
 
 /// Back-off starts here (µs) …
 const BACKOFF_MIN: u32 = 8;
@@ -73,7 +72,7 @@ impl OneWord for Tas {
 /// 0 -> 1, with back-off between the attempts. After [`LONG`], 0 -> 2, with sleep. (The release is an exchange.)
 pub(crate) fn contend<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
     poll::<M>(word, M::sooner(LONG, until)).or_else(|late| {
-        if until.is_some_and(|deadline| M::expired(&deadline)) { Err(late) } else { Futex::sleep::<M>(word, until) }
+        if until.is_some_and(|deadline| M::expired(&deadline)) { Err(late) } else { sleep::<M>(word, until) }
     })
 }
 

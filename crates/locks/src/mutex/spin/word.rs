@@ -5,10 +5,9 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::spin::Futex;
+use crate::machine::{Deadline, Handle, Machine, TimedOut, Unparked, Word};
 use crate::parts::adoption::Chain;
-use crate::parts::counted::{contended, wake};
+use crate::parts::counted::{contended, park, wake};
 use crate::parts::raw::RawLock;
 
 /// No thread holds the lock.
@@ -36,6 +35,20 @@ pub(crate) fn release<M: Machine>(word: &M::Word) {
     if word.hand_back(FREE, HELD, Release) {
         wake::<M>(word, 1);
     }
+}
+
+/// 0 -> 2, sleeping while it is not 0.
+pub(crate) fn sleep<M: Machine>(word: &M::Word, until: Option<Deadline>) -> Result<(), TimedOut> {
+    while word.swap(SLEEPERS, Acquire) != FREE {
+        if park::<M>(word, SLEEPERS, until) == Unparked::TimedOut {
+            // The word stays 2, because others may sleep. One last try, in case a release raced the time-out.
+            if word.compare_exchange(FREE, SLEEPERS, Acquire, Relaxed).is_ok() {
+                break;
+            }
+            return Err(TimedOut);
+        }
+    }
+    Ok(())
 }
 
 #[cold]
@@ -87,7 +100,7 @@ unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     /// 0 -> 2, sleeping while it is not 0. All locks of this kind do the same.
     unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
         // Without a deadline it cannot time out.
-        let _ = lock_slow::<Futex, M>(word, None);
+        let _ = contended::<M>(|| sleep::<M>(word, None));
         M::give_node(me);
     }
 }

@@ -10,7 +10,8 @@ use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Memory as _, Word};
 use crate::parts::policy::{Admission, HighestFirst};
 use crate::parts::shuffle::ShflQueue;
-use crate::parts::shuffle::shuffler::{is_shuffled, start_at_head, walk};
+use crate::parts::shuffle::batch::{is_shuffled, start_at_head};
+use crate::parts::shuffle::shuffler::walk;
 use crate::parts::zeroed::Zeroed as _;
 
 /// A waiter as a test describes it. The first of a queue is the shuffler.

@@ -55,7 +55,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::node::{LEFT, Node, ROLE, is_asleep, state};
 use crate::machine::{Handle, Machine, Word};
 use crate::parts::queue::link::handle_in;
-use crate::parts::shuffle::shuffler;
+use crate::parts::shuffle::batch;
 use crate::parts::wait::hand_off;
 use crate::parts::wait::left::{self, LeftBehind};
 
@@ -302,7 +302,7 @@ impl<M: Machine> ShflQueue<M> {
         let node = idle.node::<M>();
         let notified = matches!(node.state.load(Acquire), state::HEAD | state::NAPPING);
         // Do not evict a head that is rewriting links at this moment: it does run.
-        if !notified || !shuffler::retire(node) || !self.unname(idle) {
+        if !notified || !batch::retire(node) || !self.unname(idle) {
             return None; // Invariant 5.
         }
         let notified = match Handle::from_word(node.next.load(Acquire)) {

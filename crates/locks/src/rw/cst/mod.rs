@@ -119,7 +119,7 @@ use crate::parts::naps::nap_longer;
 use crate::parts::policy::GroupByRole;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 use crate::rw::cst::counters::{Counters, DRAINING, FOLDED, WRITTEN};
-use crate::rw::shfl::turn::OtherEntry;
+use crate::rw::shfl::wait::OtherEntry;
 use crate::rw::shfl::{ShflRwState, Want, has_no_readers, is_written};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 

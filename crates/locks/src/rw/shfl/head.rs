@@ -14,33 +14,21 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::{Node, ROLE, state};
 use crate::machine::{Deadline, Handle, Machine, Patience, Word};
-use crate::mutex::shuffle::release::wake;
-use crate::mutex::shuffle::turn::WALK_EVERY;
 use crate::parts::counted::park;
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::front::{named, note_asleep, note_awake, waited};
-use crate::parts::shuffle::shuffler;
+use crate::parts::shuffle::rouse::wake;
+use crate::parts::shuffle::turn::{Contended, WALK_EVERY};
+use crate::parts::shuffle::{batch, shuffler};
 use crate::parts::wait::WaitPolicy;
 use crate::rw::Writer;
-use crate::rw::shfl::turn::Wait;
+use crate::rw::shfl::wait::Wait;
 use crate::rw::shfl::{ASLEEP, BAR_READERS, BAR_WRITERS, BARS, SLEEPER, ShflRwState, Want, has_no_readers};
 
 /// How long (µs) a head that does not sleep polls at a time. After that it publishes that it runs.
 const HEARTBEAT: u32 = 5_000;
 /// A head that is awake and has not published for this long (µs) that it runs does not run.
 const IDLE: u32 = 25_000;
-/// How long (µs) a head that leaves waits for a thread that is evicting it.
-pub(super) const BREAK: u32 = 10;
-
-/// How the head's contention ended. In each case the node is out of the queue.
-pub(super) enum Contended {
-    /// This thread has the lock.
-    Won,
-    /// The deadline has passed.
-    TimedOut,
-    /// Evicted, because this thread did not run. The node still belongs to it.
-    Evicted,
-}
 
 impl<M: Machine> ShflRwState<M> {
     /// Whether this head does not run, although it should: it is awake, and has not published for long that it runs; or
@@ -70,7 +58,7 @@ impl<M: Machine> ShflRwState<M> {
         holding: bool,
     ) -> Contended {
         let (node, want, mut look) = (me.node::<M>(), wait.want, wait.look::<M>());
-        shuffler::start_at_head(node);
+        batch::start_at_head(node);
         self.wake_up(me);
         let mut holding = holding;
         let mut won = holding;
@@ -184,7 +172,7 @@ impl<M: Machine> ShflRwState<M> {
                 if node.state.load(Acquire) == state::EVICTED {
                     return true;
                 }
-                if shuffler::has_role(node) {
+                if batch::has_role(node) {
                     shuffler::walk::<M, P>(me, &self.queue, || want.could(self.count.load(Relaxed)));
                 }
             }

@@ -114,19 +114,20 @@
 
 pub mod head;
 pub mod turn;
+pub mod wait;
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::node::{Node, state};
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::shuffle::release::{rouse, rouse_any, vouch_for};
 use crate::parts::counted::wake;
 use crate::parts::policy::{Admission, GroupByRole};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::named;
+use crate::parts::shuffle::rouse::{rouse, rouse_any, vouch_for};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
-use crate::rw::shfl::turn::{OtherEntry, Wait};
+use crate::rw::shfl::wait::{OtherEntry, Wait};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 /// Held for writing.

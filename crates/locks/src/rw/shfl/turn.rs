@@ -8,68 +8,20 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::mutex::shuffle::release::{rouse, wake};
-use crate::mutex::shuffle::turn::{LOOK, Turn, Waiter};
 use crate::parts::counted::park;
 use crate::parts::naps::{nap_longer, stay_away};
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
 use crate::parts::shuffle::front::{naming, start_clock};
+use crate::parts::shuffle::rouse::{rouse, wake};
+use crate::parts::shuffle::turn::{Contended, Turn, Waiter};
 use crate::parts::wait::WaitPolicy;
-use crate::rw::shfl::head::Contended;
+use crate::rw::shfl::wait::Wait;
 use crate::rw::shfl::{ASLEEP, AWAITED, BAR_READERS, BARS, MOST_DOUBLINGS, ShflRwState, Want};
 use crate::rw::{Reader, Writer};
 
-/// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
-/// in by another way.
-pub(crate) type OtherEntry<'a> = Option<&'a dyn Fn() -> bool>;
-
-/// What a thread waits for, and since when.
-pub(crate) struct Wait<'a> {
-    pub(super) want: Want,
-    /// When it began, in µs.
-    since: u32,
-    /// How long (µs) it waits at most once it is head.
-    at_head: Option<u32>,
-    elsewhere: OtherEntry<'a>,
-}
-
-impl<'a> Wait<'a> {
-    /// A wait that begins now.
-    pub(crate) fn begin<M: Machine>(want: Want) -> Self {
-        Self { want, since: M::micros(), at_head: None, elsewhere: None }
-    }
-
-    /// The same, for at most this long (µs) once it is head.
-    pub(crate) fn at_head(self, at_head: u32) -> Self {
-        Self { at_head: Some(at_head), ..self }
-    }
-
-    /// The same, but it also checks `elsewhere`.
-    pub(crate) fn looking(self, elsewhere: OtherEntry<'a>) -> Self {
-        Self { elsewhere, ..self }
-    }
-
-    /// Whether it also checks elsewhere.
-    pub(super) fn looks_around(&self) -> bool {
-        self.elsewhere.is_some()
-    }
-
-    /// Whether it has come in there.
-    pub(super) fn is_over(&self) -> bool {
-        self.elsewhere.is_some_and(|look| look())
-    }
-
-    /// Whether it may pass waiting writers in the end.
-    fn passes(&self) -> bool {
-        matches!(self.want, Want::Read(Reader::Newcomer | Reader::Again))
-    }
-
-    /// How long (µs) the waiter sleeps before it looks for itself the first time.
-    pub(super) fn look<M: Machine>(&self) -> u32 {
-        if self.passes() { M::tunables().bound_us.max(1) } else { LOOK }
-    }
-}
+/// How long (µs) a head that leaves waits for a thread that is evicting it.
+const BREAK: u32 = 10;
 
 /// What a waiter in the queue may do about the lock before its turn.
 struct Waiting<'a, 'b, M: Machine> {
@@ -285,7 +237,7 @@ impl<M: Machine> ShflRwState<M> {
     /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
     /// `onto`, the caller must wake it; with `onto`, it sleeps on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
-        let (node, mut nap) = (me.node::<M>(), super::head::BREAK);
+        let (node, mut nap) = (me.node::<M>(), BREAK);
         while !self.queue.unname(me) {
             if !node.is_alive() {
                 // A forked child, without the queue. The node is lost: the tail may still name it.

@@ -1,16 +1,14 @@
-//! What a machine keeps: queue nodes, and words that belong to locks and threads.
+//! What names the things that a machine keeps: queue nodes, and words that belong to locks and threads. The things
+//! themselves: [`Memory`](crate::machine::Memory).
 
-use core::cell::Cell;
 use core::num::NonZeroU32;
-
-use crate::machine::node::Node;
-use crate::machine::word::Word;
 
 /// Names a queue node. Zero is "no node"; one is [`Handle::RESERVED`], which algorithms use as a sentinel.
 ///
 /// **A handle is a permission.** With it, safe functions write to the node, link it and give it back, although all
-/// locks share the nodes. So safe code outside this crate cannot make one: only [`Handle::new`], [`Memory::take_node`]
-/// and [`Special::any_node`](crate::machine::Special::any_node) do, whose callers promise to
+/// locks share the nodes. So safe code outside this crate cannot make one: only [`Handle::new`],
+/// [`Memory::take_node`](crate::machine::Memory::take_node) and
+/// [`Special::any_node`](crate::machine::Special::any_node) do, whose callers promise to
 /// [keep the invariants](Handle::new). Nor is it given one: the traits whose functions are passed handles or nodes are
 /// unsafe to implement. Inside this crate any function may make one (`from_word`): the pages' invariants say which
 /// words name a node, and who may do what with it.
@@ -49,7 +47,7 @@ impl Handle {
     /// # Safety
     /// The word names a node. It is done with the handle only what the numbered invariants on the page of the node's
     /// user allow: of the lock, part, condition variable or semaphore that it serves at that moment. (A machine does
-    /// with it what [`Memory`] says.)
+    /// with it what [`Memory`](crate::machine::Memory) says.)
     #[inline]
     pub const unsafe fn new(word: u32) -> Option<Self> {
         Self::from_word(word)
@@ -68,12 +66,6 @@ impl Handle {
     #[inline]
     pub const fn word(self) -> u32 {
         self.0.get()
-    }
-
-    /// The node itself.
-    #[inline]
-    pub fn node<M: Memory>(self) -> &'static Node<M> {
-        M::node(self)
     }
 }
 
@@ -120,54 +112,8 @@ pub enum Kept {
 impl Kept {
     /// How many of them each thread has. Their numbers are below this.
     pub const OF_THREAD: usize = Self::RecentStall as usize;
-
-    /// The value.
-    #[inline]
-    pub fn get<M: Memory>(self) -> u32 {
-        M::kept(self, Cell::get)
-    }
-
-    /// Sets it.
-    #[inline]
-    pub fn set<M: Memory>(self, value: u32) {
-        M::kept(self, |kept| kept.set(value));
-    }
 }
 
-/// The [`Memory::epoch`] of a process that was not forked, or was forked off a process in which no thread had asked
-/// for its epoch.
+/// The [epoch](crate::machine::Memory::epoch) of a process that was not forked, or was forked off a process in which no
+/// thread had asked for its epoch.
 pub const FIRST_EPOCH: u32 = 1;
-
-/// What a machine keeps. All memory that it gives out is type-stable: it is never unmapped, and never becomes anything
-/// else. So is that of [`Blocks`](crate::machine::Blocks).
-pub trait Memory: Sized + 'static {
-    /// The machine's atomic word.
-    type Word: Word;
-
-    /// The node that a handle names. Nodes are never unmapped.
-    fn node(handle: Handle) -> &'static Node<Self>;
-
-    /// A node for the calling thread to wait with. Safe to call from a signal handler that interrupted any function of
-    /// this trait.
-    ///
-    /// # Safety
-    /// That of [`Handle::new`]. The node is in no queue yet.
-    unsafe fn take_node() -> Handle;
-
-    /// Gives a node back. No queue may name it any more. It need not be given back by the thread that took it: the
-    /// thread that removes a left-behind node from a queue gives it back.
-    fn give_node(handle: Handle);
-
-    /// A number that changes in a forked child: a node with another epoch belongs to a thread that does not exist here.
-    /// In most processes it is [`FIRST_EPOCH`].
-    fn epoch() -> u32 {
-        FIRST_EPOCH
-    }
-
-    /// A word that belongs to the lock at this address, and for which the lock has no room. It is in a table of the
-    /// machine, and never unmapped. Two locks may share one, if they are far apart. Nothing is read at the address.
-    fn beside(which: Beside, lock: *const Self::Word) -> &'static Self::Word;
-
-    /// Passes one of the values that are kept to `act`, which only reads or writes it.
-    fn kept<R>(which: Kept, act: impl FnOnce(&Cell<u32>) -> R) -> R;
-}
