@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
     if options.quick {
         let checks = check(&simulator, &read(), fs::read_to_string(&page))?;
         return Ok(Some(checks.iter().fold(Tally::default(), |mut tally, check| {
-            tally += told(check);
+            tally += print(check);
             tally
         })));
     }
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<Option<Tally>> {
 }
 
 /// One line for each check, as the test programs print it.
-fn told(check: &Check) -> Tally {
+fn print(check: &Check) -> Tally {
     let name = &check.name;
     match &check.outcome {
         Ok(what) => {

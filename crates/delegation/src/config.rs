@@ -23,7 +23,7 @@
 //! [adaptive]                 # when a server pays: `flashlock calibrate --delegation` measures it
 //! go = 0.2                   # the share of time in sections; or "never"
 //! back = 0.02                # the use rate at which a lock comes back
-//! handover-ns = 400          # a hand-off of the contended ordinary lock
+//! hand-off-ns = 400          # a hand-off of the contended ordinary lock
 //! request-ns = 200           # a request to a server, besides the section
 //! ```
 //!
@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn thresholds_are_the_papers_unless_the_file_has_those_of_the_machine() {
         assert_eq!(Config::parse(FILE).expect("valid").thresholds(), Thresholds::PAPER);
-        let file = "[adaptive]\ngo = \"never\"\nhandover-ns = 150\n[locks]\nqueue = \"adaptive\"\n";
+        let file = "[adaptive]\ngo = \"never\"\nhand-off-ns = 150\n[locks]\nqueue = \"adaptive\"\n";
         let config = Config::parse(file).expect("valid");
-        assert_eq!(config.thresholds(), Thresholds { handover_ns: 150.0, ..Thresholds::NEVER });
+        assert_eq!(config.thresholds(), Thresholds { hand_off_ns: 150.0, ..Thresholds::NEVER });
         assert_eq!(config.place("queue"), Some(&Place::Adaptive));
         let again = toml::to_string(&config.thresholds()).expect("can be written");
         assert_eq!(toml::from_str::<Thresholds>(&again).expect("valid"), config.thresholds());

@@ -6,7 +6,7 @@ use flashlock_delegation::adapt::policy::{
 use flashlock_delegation::adapt::thresholds::Thresholds;
 use proptest::prelude::*;
 
-const THRESHOLDS: Thresholds = Thresholds { go: Some(0.2), back: 0.02, handover_ns: 400.0, request_ns: 200.0 };
+const THRESHOLDS: Thresholds = Thresholds { go: Some(0.2), back: 0.02, hand_off_ns: 400.0, request_ns: 200.0 };
 
 /// Hot: half of its threads' time, and short sections.
 const HOT: Lock =

@@ -54,11 +54,11 @@ pub(crate) fn llc() -> u32 {
 
 /// The distance between two nodes; 10 is local.
 pub(crate) fn distance(a: u32, b: u32) -> u32 {
-    let told = DISTANCES.get(a as usize).and_then(|row| row.get(b as usize)).map_or(0, |told| told.load(Relaxed));
-    match told {
+    let known = DISTANCES.get(a as usize).and_then(|row| row.get(b as usize)).map_or(0, |known| known.load(Relaxed));
+    match known {
         0 if a == b => LOCAL,
         0 => REMOTE,
-        told => u32::from(told),
+        known => u32::from(known),
     }
 }
 
@@ -78,8 +78,8 @@ pub fn prepare() {
     for (node, row) in DISTANCES.iter().enumerate().take(numa::nodes() as usize) {
         let mut text = [0; 512];
         let path = Path::new(&["/sys/devices/system/node/node"], &[node as u32], "/distance");
-        for (entry, told) in row.iter().zip(numbers(sys::read(path.as_c_str(), &mut text))) {
-            entry.store(told.min(u32::from(u8::MAX)) as u8, Relaxed);
+        for (entry, distance) in row.iter().zip(numbers(sys::read(path.as_c_str(), &mut text))) {
+            entry.store(distance.min(u32::from(u8::MAX)) as u8, Relaxed);
         }
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn share(bench: &Bench) -> Result<Tally> {
         tally += check(format!("{name}: urgent waiters are served as without CNA"), is_ok, found);
         let moved = auto.event("cna_set_aside");
         // Others than the writers wait, too, but seldom.
-        tally += check(format!("{name}: urgent waiters are not set aside"), moved <= 10, format!("{moved} set aside"));
+        tally += check(format!("{name}: urgent waiters are not culled"), moved <= 10, format!("{moved} culled"));
     }
     Ok(tally)
 }

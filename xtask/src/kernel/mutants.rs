@@ -42,7 +42,7 @@ const MUTANTS: &[Mutant] = &[
         finds: Finds::Torture,
     },
     Mutant {
-        name: "the last waiter is set aside, too",
+        name: "the last waiter is culled, too",
         edit: Edit { file: CNA, from: "	if (!second)\n		return false;\n", to: "" },
         finds: Finds::Torture,
     },
@@ -66,7 +66,7 @@ const MUTANTS: &[Mutant] = &[
         finds: Finds::Bound,
     },
     Mutant {
-        name: "urgent waiters are set aside",
+        name: "urgent waiters are culled",
         edit: Edit {
             file: CNA,
             from: "urgent ? CNA_URGENT : numa_node_id()",
@@ -116,8 +116,8 @@ impl Finds {
                 (failed > 0).then(|| format!("{failed} waits beyond the bound"))
             }
             Self::Urgent => {
-                let aside = console.run("irq").event("cna_set_aside");
-                (aside > 10).then(|| format!("{aside} set aside"))
+                let culled = console.run("irq").event("cna_set_aside");
+                (culled > 10).then(|| format!("{culled} culled"))
             }
             Self::Share => {
                 let share = console.run("spin").share();

@@ -39,7 +39,7 @@ const VARIANTS: [(&str, &str); 6] = [
     ),
     (
         "qspin-cna:wait=spin,stay=1000,flush=31,incremental=2,reduction=128",
-        "the same with shuffle reduction, as in version 15: while nobody is aside, one head in 128 looks",
+        "the same with shuffle reduction, as in version 15: while the secondary queue is empty, one head in 128 looks",
     ),
 ];
 

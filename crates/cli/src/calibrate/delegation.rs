@@ -142,7 +142,7 @@ fn thresholds(rows: &[Row]) -> Thresholds {
     Thresholds {
         go: last.map(|row| rounded(row.share)),
         back: last.map_or(Thresholds::PAPER.back, |row| rounded(KEEPS * row.heat)),
-        handover_ns: ns(hottest.ordinary),
+        hand_off_ns: ns(hottest.ordinary),
         request_ns: ns(hottest.served),
     }
 }
@@ -165,7 +165,7 @@ mod tests {
         let rows = [row(0, 0.98, 2e6, 5e6), row(1_000, 0.8, 2e6, 4e6), row(3_000, 0.42, 1.9e6, 2.1e6)];
         let never = [row(10_000, 0.1, 1e6, 1.04e6), row(30_000, 0.05, 5e5, 6e5)];
         let found = thresholds(&[&rows[..], &never[..]].concat());
-        let expected = Thresholds { go: Some(0.42), back: 0.11, handover_ns: 500.0, request_ns: 200.0 };
+        let expected = Thresholds { go: Some(0.42), back: 0.11, hand_off_ns: 500.0, request_ns: 200.0 };
         assert_eq!(found, Thresholds { back: found.back, ..expected });
         assert!((found.back - 0.105).abs() < 0.01, "{found:?}");
     }

@@ -53,8 +53,8 @@ impl Session {
         let how = "compare-and-swap on lines that both CPUs have read, minus an atomic addition without its load";
         sheet.put(name(order::UPGRADE), shared, "ns", how, &mut latency.upgrade[at]);
         let how = "half a round trip of a word that both change by CAS";
-        let handover = of_pairs(|all| all.handover);
-        sheet.note(name("hand-off"), handover, how, distance, &mut measured.cas_ping_pong);
+        let hand_off = of_pairs(|all| all.hand_off);
+        sheet.note(name("hand-off"), hand_off, how, distance, &mut measured.cas_ping_pong);
         let how = "the same, but each polls and then stores";
         let stores = of_pairs(|all| all.stores);
         sheet.note(name("hand-off by stores"), stores, how, distance, &mut measured.store_ping_pong);
@@ -77,7 +77,7 @@ impl Session {
             Some(Siblings {
                 load: of_pairs(|all| all.load)?,
                 cas: of_pairs(|all| all.cas)?,
-                cas_ping_pong: of_pairs(|all| all.handover)?,
+                cas_ping_pong: of_pairs(|all| all.hand_off)?,
                 store_ping_pong: of_pairs(|all| all.stores)?,
             })
         };

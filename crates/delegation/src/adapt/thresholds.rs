@@ -19,7 +19,7 @@ pub struct Thresholds {
     /// The lock comes back if the server's use rate, over all scans, is less than this.
     pub back: f64,
     /// The time of a hand-off of the contended ordinary lock, in ns.
-    pub handover_ns: f64,
+    pub hand_off_ns: f64,
     /// The time that a server takes for a request besides its section, in ns.
     pub request_ns: f64,
 }
@@ -33,7 +33,7 @@ impl Default for Thresholds {
 impl Thresholds {
     /// Section 4.1 of the paper: 20 % against a POSIX mutex, which our ordinary lock resembles most. (The paper's 70 %
     /// are against MCS.) The other numbers are guesses.
-    pub const PAPER: Self = Self { go: Some(0.2), back: 0.02, handover_ns: 400.0, request_ns: 200.0 };
+    pub const PAPER: Self = Self { go: Some(0.2), back: 0.02, hand_off_ns: 400.0, request_ns: 200.0 };
     /// No lock ever goes to a server.
     pub const NEVER: Self = Self { go: None, ..Self::PAPER };
 
@@ -44,7 +44,7 @@ impl Thresholds {
         let cold = lock.cold.or(lock.warm).unwrap_or(0.0).max(0.0);
         // Whatever was measured: a section is not slower with its cache lines at hand than without them.
         let warm = lock.warm.map_or(cold, |warm| warm.clamp(0.0, cold));
-        (self.handover_ns + cold) / (self.request_ns + warm).max(1.0)
+        (self.hand_off_ns + cold) / (self.request_ns + warm).max(1.0)
     }
 
     /// Whether a server would pay for this ordinary lock.
@@ -65,7 +65,7 @@ impl Thresholds {
         };
         share("go", self.go.unwrap_or(0.0))?;
         share("back", self.back)?;
-        ns("handover-ns", self.handover_ns)?;
+        ns("hand-off-ns", self.hand_off_ns)?;
         ns("request-ns", self.request_ns)
     }
 }

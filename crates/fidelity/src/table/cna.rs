@@ -38,7 +38,7 @@ fn flat(setting: Setting, threads: &'static [u32]) -> impl Iterator<Item = Row> 
     threads.iter().map(row)
 }
 
-/// Where nobody is ever set aside, CNA does what MCS does.
+/// Where no waiter is ever culled, CNA does what MCS does.
 fn no_dearer(setting: Setting) -> impl Iterator<Item = Row> {
     [(1, "CNA / MCS, 1 thread"), (2, "CNA / MCS, 2 threads")]
         .into_iter()

@@ -62,9 +62,9 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{RawClosure, Request, answer, publish, serve};
-use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Handle, Machine, Word};
+use crate::parts::counted::contended_patient;
 use crate::parts::wait::{self, SpinThenPark, WaitPolicy};
 
 /// How many requests a combiner runs, its own included, before another thread takes over (`h` in the paper).
@@ -87,13 +87,9 @@ impl<W: WaitPolicy, const H: u32> CcSynch<W, H> {
     /// combines.
     #[cold]
     fn wait<M: Machine>(me: Handle) -> bool {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
         let is_notified = |seen| matches!(seen, state::SERVED | state::HEAD);
         // Without a deadline it cannot time out.
-        let notified = wait::notified::<M, W>(me.node(), None, is_notified);
-        M::waited(stamp);
-        notified == Ok(state::SERVED)
+        contended_patient::<M, _>(|| wait::notified::<M, W>(me.node(), None, is_notified)) == Ok(state::SERVED)
     }
 
     /// (combiner, one request run) -> free, or another thread combines. `here`: the first node that was not served.

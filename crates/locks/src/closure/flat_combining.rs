@@ -74,10 +74,9 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{RawClosure, Request, answer, publish, serve};
-use crate::machine::event::Event;
 use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Kept, Machine, Patience, Word};
-use crate::parts::counted::park;
+use crate::parts::counted::{contended_patient, park};
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
 const FREE: u32 = 0;
@@ -253,17 +252,16 @@ impl<W: WaitPolicy, const P: u32, const C: u32> FlatCombining<W, P, C> {
     /// That of [`RawClosure::run`].
     #[cold]
     unsafe fn ask<M: Machine>(lock: &FlatState<M>, request: *mut Request) {
-        M::trace(Event::Contended);
-        let stamp = M::stamp();
-        let (record, listed) = lock.take_record();
-        // SAFETY: this thread has made the record TAKEN (invariant 3); the callers' promise.
-        unsafe { publish(record.node, request) };
-        record.state().store(state::WAITING, Release);
-        if !listed {
-            push::<M>(&lock.active, record, record.next());
-        }
-        let combines = Self::wait(lock, record);
-        M::waited(stamp);
+        let (record, combines) = contended_patient::<M, _>(|| {
+            let (record, listed) = lock.take_record();
+            // SAFETY: this thread has made the record TAKEN (invariant 3); the callers' promise.
+            unsafe { publish(record.node, request) };
+            record.state().store(state::WAITING, Release);
+            if !listed {
+                push::<M>(&lock.active, record, record.next());
+            }
+            (record, Self::wait(lock, record))
+        });
         if combines {
             Self::combine(lock);
         }

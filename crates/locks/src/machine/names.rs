@@ -86,7 +86,7 @@ pub enum Beside {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// CNA: hand-offs until the thread gives the lock to another NUMA node.
-    HandOvers,
+    HandOffs,
     /// CNA: the NUMA node that the thread was on when it asked, plus one; 0: it has not asked.
     Node,
     /// CNA: how many contended acquisitions may still rely on that answer.

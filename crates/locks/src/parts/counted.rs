@@ -3,6 +3,8 @@
 //! Contended acquisitions, sleeps and wake-ups, each with the call that it goes with, for locks of all kinds. The
 //! acquisitions themselves are counted by [`RawLock`](crate::parts::raw::RawLock).
 
+use core::marker::PhantomData;
+
 use crate::machine::event::Event;
 use crate::machine::node::Node;
 use crate::machine::{Deadline, Machine, TimedOut, Unparked};
@@ -17,12 +19,62 @@ pub fn about<M: Machine, S, R>(state: &S, act: impl FnOnce() -> R) -> R {
     result
 }
 
+/// An acquisition that may have to wait, in one place or in several. It counts as contended once.
+pub struct Waiting<M: Machine> {
+    began: Option<u64>,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> Waiting<M> {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { began: None, machine: PhantomData }
+    }
+
+    /// The acquisition has to wait.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if self.began.is_none() {
+            M::trace(Event::Contended);
+            self.began = Some(M::stamp());
+        }
+    }
+
+    /// The acquisition has ended.
+    #[inline]
+    pub(crate) fn end(self, how: Result<(), TimedOut>) -> Result<(), TimedOut> {
+        match (how, self.began) {
+            (Ok(()), Some(stamp)) => M::waited(stamp),
+            (Ok(()), None) => {}
+            (Err(_), _) => M::trace(Event::TimedOut),
+        }
+        how
+    }
+}
+
 /// The wait of a thread that found a mutex held: measures how long `wait` takes, or counts that it gave up.
 #[inline(always)]
 pub fn contended<M: Machine>(wait: impl FnOnce() -> Result<(), TimedOut>) -> Result<(), TimedOut> {
+    let mut waiting = Waiting::<M>::new();
+    waiting.begin();
+    waiting.end(wait())
+}
+
+/// The same for a wait that does not end without the lock, or without an answer.
+#[inline(always)]
+pub(crate) fn contended_patient<M: Machine, T>(wait: impl FnOnce() -> T) -> T {
     M::trace(Event::Contended);
     let stamp = M::stamp();
-    wait().inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
+    let result = wait();
+    M::waited(stamp);
+    result
+}
+
+/// The wait of a thread that found a readers-writer lock held.
+#[inline(always)]
+pub(crate) fn contended_rw<M: Machine, T>(wait: impl FnOnce() -> T) -> T {
+    M::trace(Event::RwContended);
+    wait()
 }
 
 /// [`Waiting::park`](crate::machine::Waiting::park), counted.

@@ -35,7 +35,7 @@ pub struct Travel {
     /// A compare-and-swap on a line that both have read.
     pub shared: f64,
     /// From one CPU's compare-and-swap to the other's, on the same word.
-    pub handover: f64,
+    pub hand_off: f64,
     /// From one CPU's store to the other's, on the same word.
     pub stores: f64,
 }
@@ -86,7 +86,7 @@ pub fn travel(rounds: u32, [reader, owner]: [u32; 2]) -> Option<Travel> {
         clean: can_be_alone.then(clean).flatten(),
         cas: modified(Touch::Cas)?,
         shared: shared(rounds, [reader, owner], &lines)?,
-        handover: ping_pong(rounds, [reader, owner], |word, now| {
+        hand_off: ping_pong(rounds, [reader, owner], |word, now| {
             while word.compare_exchange(now, now + 1, Relaxed, Relaxed).is_err() {
                 spin_loop();
             }

@@ -39,7 +39,7 @@ unsafe impl<G: Global, L: LocalLock, P: Parts> RawLock<Loom> for InLine<Cohort<G
 
     unsafe fn acquire(word: &Word, queue: &Self::Queue, until: Option<&Deadline>) -> Result<(), TimedOut> {
         // SAFETY: the callers' promise.
-        unsafe { Cohort::<G, L, P>::lock_in_line::<Loom>(word, queue, until.copied()) }
+        unsafe { Cohort::<G, L, P>::lock_in_queue::<Loom>(word, queue, until.copied()) }
     }
 }
 

@@ -81,13 +81,13 @@ pub(crate) fn choice_against_joiner<L: TwoLists>(racers: Racers) {
 
 /// The only waiter, culled or in the main queue, gives up as the holder turns to it. If it does, the lock is free then,
 /// and no node is lost.
-pub(crate) fn choice_against_leaver<L: TwoLists>(secondary: bool) {
+pub(crate) fn choice_against_time_out<L: TwoLists>(secondary: bool) {
     let (mutex, asleep) = if secondary { with_culled::<L>(&[1]) } else { with_main::<L>(1) };
     let me = asleep[0];
-    let leaver = gives_up(me);
+    let leaving = gives_up(me);
     mutex.visit();
     mutex.unlock();
-    if leaver.join().expect("no panic") {
+    if leaving.join().expect("no panic") {
         assert!(!mutex.is_locked(), "nobody waits");
     } else {
         adopted_section(&mutex, me);
@@ -119,19 +119,19 @@ pub(crate) fn contended_anew<L: TwoLists>(secondary: bool) {
     mutex.visit();
     mutex.unlock();
     let seen = [waiter, elsewhere].map(|handle| handle.node::<Loom>().state.load(Relaxed));
-    assert_eq!(seen, [state::WAITING, state::PARKED], "told by a lock that they do not wait for");
+    assert_eq!(seen, [state::WAITING, state::PARKED], "notified by a lock that they do not wait for");
     all_done(&mutex, [joiner]);
     Loom::give_node(elsewhere);
 }
 
 /// The holder goes through the culled waiters, one of which is giving up.
-fn sweep_against_leaver<L: TwoLists>() {
+fn sweep_against_time_out<L: TwoLists>() {
     let (mutex, asleep) = with_culled::<L>(&[1, 1]);
     mutex.queue.left().0.store(SWEEP_AT as u32 - 1, Relaxed); // And the one that leaves.
-    let leaver = gives_up(asleep[0]);
+    let leaving = gives_up(asleep[0]);
     mutex.visit();
     mutex.unlock();
-    let gone = leaver.join().expect("no panic");
+    let gone = leaving.join().expect("no panic");
     // A waiter that has the lock releases it, and so on.
     for me in asleep.into_iter().rev().filter(|&me| !gone || world().arena.taken().contains(&me)) {
         if is_head(me.node::<Loom>().state.load(Relaxed)) {
@@ -205,11 +205,11 @@ two_lists! {
 #[test]
 fn giving_up_as_ones_turn_comes() {
     for secondary in [false, true] {
-        explore("cna, leaver", ALL, STAYS, move || choice_against_leaver::<Cna<Park>>(secondary));
-        explore("mcscr, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscr<Park>>(secondary));
-        explore("mcscr, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscr<Park>>(secondary));
-        explore("mcscrn, leaver", ALL, STAYS, move || choice_against_leaver::<Mcscrn<Park>>(secondary));
-        explore("mcscrn, leaver, drawn", ALL, LEAVES, move || choice_against_leaver::<Mcscrn<Park>>(secondary));
+        explore("cna, time-out", ALL, STAYS, move || choice_against_time_out::<Cna<Park>>(secondary));
+        explore("mcscr, time-out", ALL, STAYS, move || choice_against_time_out::<Mcscr<Park>>(secondary));
+        explore("mcscr, time-out, drawn", ALL, LEAVES, move || choice_against_time_out::<Mcscr<Park>>(secondary));
+        explore("mcscrn, time-out", ALL, STAYS, move || choice_against_time_out::<Mcscrn<Park>>(secondary));
+        explore("mcscrn, time-out, drawn", ALL, LEAVES, move || choice_against_time_out::<Mcscrn<Park>>(secondary));
     }
 }
 
@@ -224,7 +224,7 @@ fn contended_anew_after_all_have_gone() {
 
 #[test]
 fn giving_up_as_the_holder_sweeps() {
-    explore("cna, sweep", ALL, STAYS, sweep_against_leaver::<Cna<Park>>);
-    explore("mcscr, sweep", ALL, STAYS, sweep_against_leaver::<Mcscr<Park>>);
-    explore("mcscrn, sweep", ALL, STAYS, sweep_against_leaver::<Mcscrn<Park>>);
+    explore("cna, sweep", ALL, STAYS, sweep_against_time_out::<Cna<Park>>);
+    explore("mcscr, sweep", ALL, STAYS, sweep_against_time_out::<Mcscr<Park>>);
+    explore("mcscrn, sweep", ALL, STAYS, sweep_against_time_out::<Mcscrn<Park>>);
 }

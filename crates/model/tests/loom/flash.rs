@@ -221,7 +221,7 @@ fn a_sleeper_that_is_called_again_contends() {
     finds("an extra head goes blindly", extra_head_goes_blindly, SETUP, called_as_the_place_moves::<Flash>);
     finds(
         "the last extra head leaves the place",
-        last_leaver_leaves_the_place,
+        last_sleeper_leaves_the_place,
         SETUP,
         called_as_the_place_moves::<Flash>,
     );
@@ -273,5 +273,5 @@ fn bugs_of_the_place() {
     finds("counted without a head", counts_blindly, SETUP, counted_as_the_place_moves::<Flash>);
     finds("a head stores", head_stores, SETUP, counted_as_the_place_moves::<Flash>);
     finds("a head goes blindly", head_goes_blindly, SETUP, counted_as_the_place_moves::<Flash>);
-    finds("ignores a call", leaver_ignores_the_call, SETUP, released_as_one_leaves::<Flash>);
+    finds("ignores a call", leaving_ignores_the_call, SETUP, released_as_one_leaves::<Flash>);
 }

@@ -59,16 +59,16 @@ pub(crate) fn pushed_as_the_stack_is_popped() {
 }
 
 /// One of two waiters, on top or below, gives up as the holder takes a successor; another is pushed, or none.
-fn against_leaver<L: Stack>(leaver: usize, pushed: bool) {
+fn against_time_out<L: Stack>(leaving: usize, pushed: bool) {
     let (mutex, asleep) = stack::<L>(2);
-    let leaves = gives_up(asleep[leaver]);
+    let leaves = gives_up(asleep[leaving]);
     let pusher = pushed.then(|| joins(&mutex, 0));
     mutex.visit();
     mutex.unlock();
     let gone = leaves.join().expect("no panic");
     // Whichever of the two is first: a waiter that has gone is passed over.
     let order = if STAYS.random == world().setup.random { [0, 1] } else { [1, 0] };
-    for place in order.into_iter().filter(|&place| !gone || place != leaver) {
+    for place in order.into_iter().filter(|&place| !gone || place != leaving) {
         adopted_section(&mutex, asleep[place]);
     }
     all_done(&mutex, pusher);
@@ -77,19 +77,19 @@ fn against_leaver<L: Stack>(leaver: usize, pushed: bool) {
 
 /// The holder goes through the stack, in which one waiter has gone, while another goes. Returns whether the release
 /// removed the one that had gone.
-fn sweep_against_leaver<L: Stack>(leaver: usize) -> bool {
+fn sweep_against_time_out<L: Stack>(leaving: usize) -> bool {
     let (mutex, asleep) = stack::<L>(3);
-    let gone = asleep[3 - leaver]; // The other one below the top.
+    let gone = asleep[3 - leaving]; // The other one below the top.
     gone.node::<Loom>().state.store(state::ABANDONED, Relaxed);
     let left = &mutex.queue.left().0;
     left.store(SWEEP_AT as u32 - 1, Relaxed); // And the one that leaves.
-    let leaves = gives_up(asleep[leaver]);
+    let leaves = gives_up(asleep[leaving]);
     mutex.visit();
     mutex.unlock();
     let swept = !world().arena.taken().contains(&gone);
     adopted_section(&mutex, asleep[0]);
     if !leaves.join().expect("no panic") {
-        adopted_section(&mutex, asleep[leaver]);
+        adopted_section(&mutex, asleep[leaving]);
     }
     assert!(!mutex.is_locked());
     assert_eq!(left.load(Relaxed) as i32, SWEEP_AT - 2, "who has gone is counted no longer");
@@ -133,19 +133,21 @@ fn pushed_as_the_lock_is_used() {
 
 #[test]
 fn giving_up_in_the_stack() {
-    for (setup, leaver) in [(STAYS, 0), (STAYS, 1), (LEAVES, 0), (LEAVES, 1)] {
-        explore("lifo-cr, leaver", ALL, setup, move || against_leaver::<LifoCr<Park>>(leaver, false));
-        explore("lifo-cr, leaver, push", Preemptions(2), setup, move || against_leaver::<LifoCr<Park>>(leaver, true));
+    for (setup, leaving) in [(STAYS, 0), (STAYS, 1), (LEAVES, 0), (LEAVES, 1)] {
+        explore("lifo-cr, time-out", ALL, setup, move || against_time_out::<LifoCr<Park>>(leaving, false));
+        explore("lifo-cr, time-out, push", Preemptions(2), setup, move || {
+            against_time_out::<LifoCr<Park>>(leaving, true)
+        });
     }
 }
 
 #[test]
 fn giving_up_as_the_holder_sweeps() {
-    for leaver in [1, 2] {
+    for leaving in [1, 2] {
         let swept = Arc::new(AtomicU32::new(0));
         let seen = swept.clone();
         explore("lifo-cr, sweep", ALL, STAYS, move || {
-            seen.fetch_add(sweep_against_leaver::<LifoCr<Park>>(leaver).into(), Relaxed);
+            seen.fetch_add(sweep_against_time_out::<LifoCr<Park>>(leaving).into(), Relaxed);
         });
         assert!(swept.load(Relaxed) > 0, "nobody went through the stack");
     }

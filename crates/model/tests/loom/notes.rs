@@ -55,7 +55,7 @@ macro_rules! notes {
 
             #[test]
             fn are_found_behind_who_leaves() {
-                let name = concat!(stringify!($name), " note, leaver");
+                let name = concat!(stringify!($name), " note, time-out");
                 explore(
                     name,
                     Preemptions(2),

@@ -153,12 +153,12 @@ found! {
         weak(Field::NodeBatch, Op::And, Release, Relaxed),
         weak(Field::NodeBatch, Op::Or, Release, Relaxed)
     ],
-        Setup { nodes: 7, ..SETUP }, crate::walks::handover;
+        Setup { nodes: 7, ..SETUP }, crate::walks::hand_over;
     shfl_role_taken: [
         weak(Field::NodeBatch, Op::Load, Acquire, Relaxed),
         weak(Field::NodeBatch, Op::Cas, Acquire, Relaxed)
     ],
-        Setup { nodes: 7, ..SETUP }, crate::walks::handover;
+        Setup { nodes: 7, ..SETUP }, crate::walks::hand_over;
 
     cond_unlock: [weak(Field::CondLock, Op::Swap, Release, Relaxed)],
         SETUP, || cond::signal_against_deadline::<Futex>(false);

@@ -90,12 +90,12 @@ fn two_culled<L: culling::TwoLists>() {
 fn cna() {
     use flashlock_locks::mutex::numa::Cna;
 
-    let (two, leaver) = (Preemptions(2), culling::choice_against_leaver::<MutantCulling<GRANTS_GONE>>);
+    let (two, leaving) = (Preemptions(2), culling::choice_against_time_out::<MutantCulling<GRANTS_GONE>>);
     explore("the mutants' skeleton", two, STAYS, || culling::recall_against_joiner::<MutantCulling<KEEPS>>(Three));
     find("frees with culled waiters", two, STAYS, || culling::recall_against_joiner::<MutantCulling<FREES>>(Three));
     find("tail by an exchange", two, STAYS, || culling::recall_against_joiner::<MutantCulling<SWAPS_TAIL>>(Three));
     find("wakes nobody culled", two, STAYS, || culling::recall_against_joiner::<MutantCulling<WAKES_NONE>>(Three));
-    find("hands over to who has gone", two, STAYS, move || leaver(true));
+    find("hands over to who has gone", two, STAYS, move || leaving(true));
     find("note by a store", two, STAYS, || culling::recall_against_joiner::<MutantCulling<GIVES_BY_STORE>>(Three));
     find("note in a node given back", two, STAYS, || {
         culling::recall_against_joiner::<MutantCulling<KEEPS_NOTE>>(Three);
@@ -120,8 +120,8 @@ fn shfl_releases() {
 
 /// The front as it must not be: a head that leaves and finds its successor unlinked gives up instead of leaving `LEFT`.
 #[test]
-fn shfl_leaver_without_left() {
-    find("leaver does not say LEFT", ALL, SETUP, || {
+fn shfl_leaves_without_left() {
+    find("a thread that leaves does not say LEFT", ALL, SETUP, || {
         let mutex = Arc::new(Mutex::<Shfl<Park>>::new());
         let nodes = sleepers(&[0, 0]);
         let (head, joiner) = (nodes[0], nodes[1]);
@@ -141,7 +141,7 @@ fn shfl_leaver_without_left() {
         let first = joins.join().expect("no panic");
         Loom::give_node(head);
         Loom::give_node(joiner);
-        assert!(notified != first, "the joiner waits to be told, and nobody tells it");
+        assert!(notified != first, "the joiner waits to be notified, and no thread notifies it");
     });
 }
 

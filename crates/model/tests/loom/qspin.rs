@@ -184,13 +184,13 @@ pub(crate) fn left_to_joiner<L: OneWord>() {
 
 /// The only waiter behind the head, or in the secondary queue, gives up as the front comes to it. The lock is free
 /// then.
-fn front_against_leaver<L: OneWord>(secondary: bool) {
+fn front_against_time_out<L: OneWord>(secondary: bool) {
     let front = if secondary { Front::<L>::new(&[], &[1]) } else { Front::<L>::new(&[1], &[]) };
     let (mutex, me) = (front.mutex.clone(), front.asleep[0]);
-    let leaver = gives_up(me);
+    let leaving = gives_up(me);
     mutex.unlock();
     adopted_section(&mutex, front.head);
-    if !leaver.join().expect("no panic") {
+    if !leaving.join().expect("no panic") {
         adopted_section(&mutex, me);
     }
     assert_eq!((mutex.word.load(Relaxed), world().arena.left().count()), (0, 0));
@@ -251,14 +251,14 @@ fn found_by_the_post_scan_or_not() {
 #[test]
 fn giving_up_as_the_front_comes() {
     for secondary in [false, true] {
-        explore("qspin-cna, leaver", ALL, SETUP, move || front_against_leaver::<QspinCna<Park>>(secondary));
+        explore("qspin-cna, time-out", ALL, SETUP, move || front_against_time_out::<QspinCna<Park>>(secondary));
     }
-    explore("qspin, leaver", ALL, SETUP, || front_against_leaver::<Qspin<Park>>(false));
+    explore("qspin, time-out", ALL, SETUP, || front_against_time_out::<Qspin<Park>>(false));
 }
 
 #[test]
 fn the_head_gives_up() {
-    check("qspin-cna, told by a store", front_goes_on_by_a_store);
+    check("qspin-cna, notified by a store", front_goes_on_by_a_store);
     check("qspin-cna, head leaves", || head_leaves::<QspinCna<Park>>(&[]));
     check("qspin-cna, head leaves, secondary", || head_leaves::<QspinCna<Park>>(&[1]));
     check("qspin-cna, left to the joiner", left_to_joiner::<QspinCna<Park>>);

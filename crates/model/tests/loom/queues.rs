@@ -23,7 +23,7 @@ pub(crate) const STALE: Setup = Setup { micros_step: 100, ..SETUP };
 
 /// The lock is held. A thread whose deadline has passed joins and leaves; another joins: in front of it, behind it, or
 /// in its place. The joiner gets the lock when it is released, not before. No thread looks at the data: if the joiner
-/// is let in too soon, the cause is what the leaver left.
+/// is let in too soon, the cause is what the other one left behind.
 pub(crate) fn leaves_as_another_joins<L: Lock>() {
     leaves_as_another_joins_of(erased::<Loomed, L>);
 }
@@ -33,7 +33,7 @@ fn leaves_as_another_joins_of(new: fn() -> AnyMutex) {
     mutex.lock();
     // Not the model's: in the order of its steps, whatever they order.
     let held = Arc::new(AtomicBool::new(true));
-    let leaver = {
+    let leaving = {
         let mutex = mutex.clone();
         thread::spawn(move || assert!(!mutex.lock_until(world().deadline(0)), "it is held"))
     };
@@ -45,7 +45,7 @@ fn leaves_as_another_joins_of(new: fn() -> AnyMutex) {
             mutex.unlock();
         })
     };
-    leaver.join().expect("no panic");
+    leaving.join().expect("no panic");
     held.store(false, SeqCst);
     mutex.unlock();
     all_done(&mutex, [joiner]);
@@ -59,28 +59,28 @@ fn leaves_as_the_lock_is_released<L: Lock>() {
 fn leaves_as_the_lock_is_released_of(new: fn() -> AnyMutex) {
     let mutex = Arc::new(new());
     mutex.lock();
-    let leaver = {
+    let leaving = {
         let mutex = mutex.clone();
         thread::spawn(move || _ = mutex.section_until(world().deadline(0)))
     };
     let joiner = joins(&mutex, 0);
     mutex.visit();
     mutex.unlock();
-    all_done(&mutex, [leaver, joiner]);
-    mutex.section(); // The next thread gives the leaver's node back.
+    all_done(&mutex, [leaving, joiner]);
+    mutex.section(); // The next thread gives the abandoned node back.
 }
 
 #[test]
 fn leaving_the_queue_of_clh() {
     let shows = [Event::TimedOut];
-    explore("clh, leaver, joiner, spin", ALL, SETUP, leaves_as_another_joins::<Clh<Spin>>).shows(&shows);
-    explore("clh, leaver, joiner, stp", Preemptions(4), SETUP, leaves_as_another_joins::<Clh<SpinThenPark>>)
+    explore("clh, time-out, joiner, spin", ALL, SETUP, leaves_as_another_joins::<Clh<Spin>>).shows(&shows);
+    explore("clh, time-out, joiner, stp", Preemptions(4), SETUP, leaves_as_another_joins::<Clh<SpinThenPark>>)
         .shows(&shows);
-    explore("clh, leaver, joiner, park", ALL, SETUP, leaves_as_another_joins::<Clh<Park>>).shows(&shows);
+    explore("clh, time-out, joiner, park", ALL, SETUP, leaves_as_another_joins::<Clh<Park>>).shows(&shows);
     let bound = Preemptions(3);
-    explore("clh, leaver, release, stp", bound, SETUP, leaves_as_the_lock_is_released::<Clh<SpinThenPark>>)
+    explore("clh, time-out, release, stp", bound, SETUP, leaves_as_the_lock_is_released::<Clh<SpinThenPark>>)
         .shows(&shows);
-    explore("clh, leaver, release, park", bound, SETUP, leaves_as_the_lock_is_released::<Clh<Park>>).shows(&shows);
+    explore("clh, time-out, release, park", bound, SETUP, leaves_as_the_lock_is_released::<Clh<Park>>).shows(&shows);
 }
 
 /// The lock is held, so many threads join, and it is released: a waiter that polls is passed over, and queues anew.

@@ -229,8 +229,8 @@ fn head_leaves_joiner() {
     };
     let notified = mutex.queue.pass(head, None);
     let first = joins.join().expect("no panic");
-    // Either the leaver makes the joiner the head, or it finds itself first; never both, never none.
-    assert!(notified.is_some() != first, "told: {notified:?}, first: {first}");
+    // Either the thread that leaves makes the joiner the head, or it finds itself first; never both, never none.
+    assert!(notified.is_some() != first, "notified: {notified:?}, first: {first}");
     assert_eq!(named(mutex.queue.head.load(Relaxed)), Some(joiner));
     assert_eq!(joiner.node::<Loom>().state.load(Relaxed), state::HEAD);
     assert_ne!(joiner.node::<Loom>().next.load(Relaxed), LEFT);

@@ -241,7 +241,7 @@ fn against_an_eviction_as_the_role_is_handed_over() {
 }
 
 /// The role goes to the second of the group, which has just been moved there and walks on as soon as it has it.
-pub(crate) fn handover() {
+pub(crate) fn hand_over() {
     let (mutex, nodes) = queue(&[0, 1, 0, 1, 0, 1]);
     let second = nodes[2];
     let other = {
@@ -261,5 +261,5 @@ pub(crate) fn handover() {
 
 #[test]
 fn the_role_is_handed_over() {
-    explore("walk, hand the role over", ALL, SETUP, handover).shows(&[Event::Shuffle]);
+    explore("walk, hand the role over", ALL, SETUP, hand_over).shows(&[Event::Shuffle]);
 }

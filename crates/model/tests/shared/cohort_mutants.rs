@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use flashlock_locks::machine::block::Block;
 use flashlock_locks::machine::{Deadline, Machine, TimedOut, Word as _};
 use flashlock_locks::mutex::numa::cohort::global::BackOff;
-use flashlock_locks::mutex::numa::cohort::level::{Global, LocalLock, Place, Waiting};
+use flashlock_locks::mutex::numa::cohort::level::{Global, LocalLock, Place};
 use flashlock_locks::mutex::numa::cohort::local::LocalMcs;
 use flashlock_locks::mutex::numa::cst::LocalCst;
+use flashlock_locks::parts::counted::Waiting;
 use flashlock_locks::parts::side::above;
 use flashlock_locks::parts::wait::Park;
 

@@ -96,7 +96,7 @@ impl<const B: u8> MutantCulling<B> {
     }
 
     /// Whether it did.
-    fn set_unlinked_aside<M: Machine>(queue: &CullingQueue<M>) -> bool {
+    fn cull_unlinked<M: Machine>(queue: &CullingQueue<M>) -> bool {
         let first = link_in(queue.front.load(Acquire));
         let (None, Some(first)) = (holder_of(queue).node, first) else { return false };
         let Some(tail) = handle_in(queue.tail.load(Acquire)).filter(|&tail| tail != first.to()) else {
@@ -144,7 +144,7 @@ unsafe impl<M: Machine, const B: u8> RawLock<M> for MutantCulling<B> {
 
     unsafe fn release(word: &M::Word, queue: &Self::Queue) {
         let done = match B {
-            CULLS_UNLINKED => Self::set_unlinked_aside(queue),
+            CULLS_UNLINKED => Self::cull_unlinked(queue),
             KEEPS_FRONT => Self::free_keeping_front(queue),
             GIVES_BY_STORE | KEEPS_NOTE => Self::give(queue),
             _ => Self::recall(queue),

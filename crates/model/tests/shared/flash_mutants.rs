@@ -143,7 +143,7 @@ pub(crate) fn reads_calls_late(access: &mut Access<'_>) -> Instead {
 }
 
 /// A sleeper that leaves does not look whether it has been called just now.
-pub(crate) fn leaver_ignores_the_call(access: &mut Access<'_>) -> Instead {
+pub(crate) fn leaving_ignores_the_call(access: &mut Access<'_>) -> Instead {
     const LATE: u32 = 1;
     const LOOKED: u32 = 2;
     fn leaves(state: u32) -> Option<u32> {
@@ -180,7 +180,7 @@ pub(crate) fn extra_head_goes_blindly(access: &mut Access<'_>) -> Instead {
 }
 
 /// The last sleeper that leaves does not take the place with it that the holder is to pass on.
-pub(crate) fn last_leaver_leaves_the_place(access: &mut Access<'_>) -> Instead {
+pub(crate) fn last_sleeper_leaves_the_place(access: &mut Access<'_>) -> Instead {
     if clears(access, PASS | HEAD) && more(access) == -1 { With(access.new | PASS | HEAD) } else { AsTold }
 }
 

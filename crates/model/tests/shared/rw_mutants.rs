@@ -51,22 +51,22 @@ unsafe impl<M: Machine, B: RwBug> RawRwLock<M> for MutantRw<B> {
 /// `CstRw<Park>` in which a reader that leaves lets readers count together from now on, as only a writer may.
 pub(crate) struct TogetherTooSoon;
 
-type Apart = CstRw<Park>;
+type SoundCst = CstRw<Park>;
 
 // SAFETY: none; a seeded bug: see `flashlock_model::arena::handle_in`.
 unsafe impl<M: Machine> RawRwLock<M> for TogetherTooSoon {
     type State = CstRwState<M>;
 
     flashlock_locks::same_rw_as!(
-        M, Apart: MOST_READERS acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write
+        M, SoundCst: MOST_READERS acquire_fast acquire_read try_acquire_read acquire_write try_acquire_write
             is_written is_held destroy
     );
 
     unsafe fn release(state: &CstRwState<M>) {
         // SAFETY: the callers' promise.
-        let writes = unsafe { Apart::is_written(state) };
+        let writes = unsafe { SoundCst::is_written(state) };
         // SAFETY: the callers' promise.
-        unsafe { Apart::release(state) };
+        unsafe { SoundCst::release(state) };
         if !writes {
             state.heat.store(0, Relaxed);
         }

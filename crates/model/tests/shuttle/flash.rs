@@ -345,8 +345,8 @@ fn bugs_of_the_place() {
     finds("a head stores", head_stores, STILL, rounds::<Flash>(LOAD));
     finds("a head goes blindly", head_goes_blindly, STILL, rounds::<Flash>(LOAD));
     finds("counted without a head", counts_blindly, STILL, rounds::<Flash>(LOAD));
-    finds("ignores a call", leaver_ignores_the_call, DEADLINES, rounds::<Flash>(TIMED));
-    finds("the last leaves the place", last_leaver_leaves_the_place, DEADLINES, rounds::<Flash>(TIMED));
+    finds("ignores a call", leaving_ignores_the_call, DEADLINES, rounds::<Flash>(TIMED));
+    finds("the last leaves the place", last_sleeper_leaves_the_place, DEADLINES, rounds::<Flash>(TIMED));
     finds("gives up the place", resigns_the_place, DEADLINES, rounds::<Flash>(TIMED));
     let moved = || producers_and_consumers::<MutantFlash<SOUND>>(false, true);
     finds("moved, and not woken", adopts_without_a_look, STILL, moved);

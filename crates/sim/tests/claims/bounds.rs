@@ -227,8 +227,8 @@ proptest! {
     }
 }
 
-/// The head of the queue looks at waiters that come while the lock is busy, too: it sets the one on the other node
-/// aside as soon as another one is behind it.
+/// The head of the queue looks at waiters that come while the lock is busy, too: it culls the one on the other
+/// node as soon as another one is behind it.
 #[test]
 fn a_head_goes_on_looking_while_the_lock_is_busy() {
     let come = vec![0, 1_000, 2_000, 5_000, 8_000];

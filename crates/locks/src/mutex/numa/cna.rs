@@ -151,18 +151,18 @@ fn keep_lock_local<M: Machine>() -> bool {
     if tunables.countdown == 0 {
         return !one_in::<M>(tunables.threshold);
     }
-    match Kept::HandOvers.get::<M>() {
+    match Kept::HandOffs.get::<M>() {
         // No number drawn yet.
         0 => {
-            Kept::HandOvers.set::<M>(draw::<M>(tunables.threshold));
+            Kept::HandOffs.set::<M>(draw::<M>(tunables.threshold));
             true
         }
         1 => {
-            Kept::HandOvers.set::<M>(draw::<M>(tunables.threshold));
+            Kept::HandOffs.set::<M>(draw::<M>(tunables.threshold));
             false
         }
         left => {
-            Kept::HandOvers.set::<M>(left - 1);
+            Kept::HandOffs.set::<M>(left - 1);
             true
         }
     }

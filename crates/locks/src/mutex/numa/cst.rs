@@ -73,8 +73,9 @@ use crate::machine::node::is_asleep;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
 use crate::mutex::numa::cohort::Cohort;
 use crate::mutex::numa::cohort::global::GlobalMcs;
-use crate::mutex::numa::cohort::level::{LocalLock, Waiting};
+use crate::mutex::numa::cohort::level::LocalLock;
 use crate::mutex::numa::cohort::local::{LocalMcs, words};
+use crate::parts::counted::Waiting;
 use crate::parts::queue::k42::{Alone, First, HELD, MOVED, Unlinked};
 use crate::parts::wait::{self, SpinThenPark, Staying, WaitPolicy};
 

@@ -216,9 +216,7 @@ impl<M: Machine> ClhQueue<M> {
             return M::give_node(me);
         }
         let node = me.node::<M>();
-        if let Some(event) = hand_off(M::numa_node, node) {
-            M::trace(event);
-        }
+        hand_off(M::numa_node, node).count::<M>();
         notify::<M>(&node.state, RELEASED);
     }
 }

@@ -153,12 +153,12 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
         }
         // SAFETY: its life in the queue is that of invariants 1 to 5 of `front`.
         let me = unsafe { M::take_node() };
-        let turn = Self::line_up(lock, me, until);
+        let turn = Self::queue_up(lock, me, until);
         Self::finish(lock, me, turn, until)
     }
 
     /// Joins the queue and waits in it.
-    fn line_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
+    fn queue_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         node.role.store(lock.queue.marked(P::role::<M>()), Relaxed); // `join` publishes it, with the rest.
@@ -191,7 +191,7 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
             match contended {
                 Contended::Won => return Ok(()),
                 Contended::TimedOut => return Err(TimedOut),
-                Contended::Evicted => turn = Self::line_up(lock, me, until),
+                Contended::Evicted => turn = Self::queue_up(lock, me, until),
             }
         }
     }

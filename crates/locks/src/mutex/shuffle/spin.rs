@@ -167,7 +167,7 @@ impl<M: Machine> Lock<'_, M> {
         contended::<M>(|| {
             self.forget_the_dead();
             let ended = self.queue.left().keep_out(self.word, until, || self.barge());
-            ended.unwrap_or_else(|| self.line_up::<P>(until))
+            ended.unwrap_or_else(|| self.queue_up::<P>(until))
         })
     }
 
@@ -180,7 +180,7 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Joins the queue, waits in it, and contends as its head.
-    fn line_up<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn queue_up<P: Admission>(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         // SAFETY: its life in the queue is that of invariants 1 to 5 of `front`.
         let me = unsafe { M::take_node() };
         let node = me.node::<M>();

@@ -353,8 +353,7 @@ impl<S: Succession, W: WaitPolicy> CullingLock<S, W> {
             return None;
         }
         if let Some(given) = queue.link::<S::Service>(previous, Link::new(me, numa)) {
-            let hand_off = wait::hand_off(|| given.numa.unwrap_or(numa), node);
-            hand_off.into_iter().for_each(M::trace);
+            wait::hand_off(|| given.numa.unwrap_or(numa), node).count::<M>();
             wait::take_given(node, given.secondary);
             return None;
         }

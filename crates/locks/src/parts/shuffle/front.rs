@@ -204,30 +204,30 @@ impl<M: Machine> ShflQueue<M> {
         Some(previous)
     }
 
-    /// Takes `leaver`, which is at the front, out of the queue, and returns its successor.
-    fn step(&self, leaver: Handle) -> Option<Handle> {
-        let node = leaver.node::<M>();
+    /// Takes `leaving`, which is at the front, out of the queue, and returns its successor.
+    fn step(&self, leaving: Handle) -> Option<Handle> {
+        let node = leaving.node::<M>();
         if node.next.load(Acquire) == 0 {
             self.set_head(0); // Invariant 2.
         }
-        match self.after(leaver, node) {
+        match self.after(leaving, node) {
             After::Waiter(next) => {
-                M::give_node(leaver);
+                M::give_node(leaving);
                 Some(next)
             }
             After::Nobody => {
-                M::give_node(leaver);
+                M::give_node(leaving);
                 None
             }
             After::Linking => None,
         }
     }
 
-    fn after(&self, leaver: Handle, node: &Node<M>) -> After {
+    fn after(&self, leaving: Handle, node: &Node<M>) -> After {
         if let Some(next) = Handle::from_word(node.next.load(Acquire)) {
             return After::Waiter(next);
         }
-        if self.tail.compare_exchange(leaver.word(), 0, AcqRel, Relaxed).is_ok() {
+        if self.tail.compare_exchange(leaving.word(), 0, AcqRel, Relaxed).is_ok() {
             return After::Nobody;
         }
         match Handle::from_word(node.next.swap(LEFT, AcqRel)) {
@@ -275,23 +275,21 @@ impl<M: Machine> ShflQueue<M> {
         }
     }
 
-    /// Takes the head `leaver` out of the queue and [installs](Self::install) the next one.
-    pub fn pass(&self, leaver: Handle, onto: Option<&M::Word>) -> Option<Handle> {
-        self.pass_on(leaver, onto, true)
+    /// Takes the head `leaving` out of the queue and [installs](Self::install) the next one.
+    pub fn pass(&self, leaving: Handle, onto: Option<&M::Word>) -> Option<Handle> {
+        self.pass_on(leaving, onto, true)
     }
 
     /// The same for a queue in which no waiter sleeps.
-    pub fn pass_awake(&self, leaver: Handle) {
-        let asleep = self.pass_on(leaver, None, false);
+    pub fn pass_awake(&self, leaving: Handle) {
+        let asleep = self.pass_on(leaving, None, false);
         debug_assert!(asleep.is_none(), "nobody sleeps here");
     }
 
-    fn pass_on(&self, leaver: Handle, onto: Option<&M::Word>, notes: bool) -> Option<Handle> {
-        let from = leaver.node::<M>().numa.load(Relaxed);
-        let next = self.step(leaver)?;
-        if let Some(event) = hand_off(|| from, next.node::<M>()) {
-            M::trace(event);
-        }
+    fn pass_on(&self, leaving: Handle, onto: Option<&M::Word>, notes: bool) -> Option<Handle> {
+        let from = leaving.node::<M>().numa.load(Relaxed);
+        let next = self.step(leaving)?;
+        hand_off(|| from, next.node::<M>()).count::<M>();
         self.make_head(next, onto, notes)
     }
 

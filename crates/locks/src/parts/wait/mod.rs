@@ -184,9 +184,7 @@ pub(crate) fn grant_patient<M: Machine>(waiter: Handle, here: fn() -> u32) {
     let node = waiter.node::<M>();
     let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
     node.state.store(state::HEAD, Release);
-    if let Some(event) = hand_off {
-        M::trace(event);
-    }
+    hand_off.count::<M>();
 }
 
 /// [`grant`], with the handle `with` ([`handed`]).
@@ -197,9 +195,7 @@ pub(crate) fn grant_with<M: Machine>(waiter: Handle, with: Option<Handle>, here:
     if before == state::ABANDONED {
         return false;
     }
-    if let Some(event) = hand_off {
-        M::trace(event);
-    }
+    hand_off.count::<M>();
     if is_asleep(before) {
         unpark::<M>(node);
     }
@@ -224,15 +220,27 @@ pub(crate) fn grant_awake<M: Machine>(waiter: Handle, here: fn() -> u32) -> Resu
     let node = waiter.node::<M>();
     let hand_off = hand_off(here, node); // Before the waiter may use the node for something else.
     node.state.compare_exchange(state::WAITING, state::HEAD, Release, Acquire)?;
-    if let Some(event) = hand_off {
-        M::trace(event);
-    }
+    hand_off.count::<M>();
     Ok(())
 }
 
+/// A hand-off as it is counted: [`hand_off`].
+#[must_use]
+pub(crate) struct HandOff(Option<Event>);
+
 /// The kind of a hand-off from `here` to this waiter, if hand-offs are counted.
-pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>) -> Option<Event> {
-    M::counted_on(waiter).map(|there| if there == here() { Event::HandoffSame } else { Event::HandoffOther })
+pub(crate) fn hand_off<M: Machine>(here: impl FnOnce() -> u32, waiter: &Node<M>) -> HandOff {
+    HandOff(M::counted_on(waiter).map(|there| if there == here() { Event::HandoffSame } else { Event::HandoffOther }))
+}
+
+impl HandOff {
+    /// Counts it: it was made.
+    #[inline(always)]
+    pub(crate) fn count<M: Machine>(self) {
+        if let Some(event) = self.0 {
+            M::trace(event);
+        }
+    }
 }
 
 /// `seen` (WAITING or PARKED) -> ABANDONED. If the waiter was notified meanwhile (in most queues: it has the lock), it

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::parts::counted::park;
+use crate::parts::counted::{contended_rw, park};
 use crate::parts::naps::{nap_longer, stay_away};
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
@@ -55,7 +55,15 @@ impl<M: Machine> ShflRwState<M> {
         wait: &Wait<'_>,
         until: Option<Deadline>,
     ) -> Result<(), TimedOut> {
-        M::trace(Event::RwContended);
+        contended_rw::<M, _>(|| self.await_turn::<W, P>(wait, until))
+    }
+
+    #[inline(always)]
+    fn await_turn<W: WaitPolicy, P: Admission>(
+        &self,
+        wait: &Wait<'_>,
+        until: Option<Deadline>,
+    ) -> Result<(), TimedOut> {
         let want = wait.want;
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
@@ -73,7 +81,7 @@ impl<M: Machine> ShflRwState<M> {
         }
         // SAFETY: its life in the queue is that of invariant 4, and of 1 to 5 of `front`.
         let me = unsafe { M::take_node() };
-        let mut turn = self.line_up::<W, P>(me, wait, until);
+        let mut turn = self.queue_up::<W, P>(me, wait, until);
         loop {
             let contended = match turn {
                 Turn::Won => return Ok(()),
@@ -87,7 +95,7 @@ impl<M: Machine> ShflRwState<M> {
             match contended {
                 Contended::Won => return Ok(()),
                 Contended::TimedOut => return Err(TimedOut),
-                Contended::Evicted => turn = self.line_up::<W, P>(me, wait, until),
+                Contended::Evicted => turn = self.queue_up::<W, P>(me, wait, until),
             }
         }
     }
@@ -135,7 +143,7 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// Joins the queue and waits in it.
-    fn line_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
+    fn queue_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
         // `join` publishes it, with the rest.

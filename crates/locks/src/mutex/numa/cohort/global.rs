@@ -12,10 +12,11 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::level::{Global, Place, Waiting};
+use super::level::{Global, Place};
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::mutex::spin::ticket::Numbers;
 use crate::mutex::spin::{tas, word};
+use crate::parts::counted::Waiting;
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 

@@ -4,43 +4,11 @@
 //! of the side block. A [global](super::global) lock stands in the lock's word and in up to two words more, and in the
 //! side block if it needs lines of its own.
 
-use core::marker::PhantomData;
-
 use crate::machine::block::Block;
-use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
+use crate::parts::counted::Waiting;
 use crate::parts::side::Side;
 use crate::parts::zeroed::Zeroed;
-
-/// An acquisition that may have to wait, at either level. It counts as contended once.
-pub struct Waiting<M: Machine> {
-    began: Option<u64>,
-    machine: PhantomData<fn() -> M>,
-}
-
-impl<M: Machine> Waiting<M> {
-    pub(super) fn new() -> Self {
-        Self { began: None, machine: PhantomData }
-    }
-
-    /// The acquisition has to wait.
-    pub(super) fn begin(&mut self) {
-        if self.began.is_none() {
-            M::trace(Event::Contended);
-            self.began = Some(M::stamp());
-        }
-    }
-
-    /// The acquisition has ended.
-    pub(super) fn end(self, how: Result<(), TimedOut>) -> Result<(), TimedOut> {
-        match (how, self.began) {
-            (Ok(()), Some(stamp)) => M::waited(stamp),
-            (Ok(()), None) => {}
-            (Err(_), _) => M::trace(Event::TimedOut),
-        }
-        how
-    }
-}
 
 /// A lock among the threads of a NUMA node.
 ///

@@ -12,11 +12,12 @@
 
 use core::marker::PhantomData;
 
-use super::level::{LocalLock, Waiting};
+use super::level::LocalLock;
 use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::mutex::spin::ticket::Numbers;
+use crate::parts::counted::Waiting;
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 

@@ -95,13 +95,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
+use crate::parts::counted::Waiting;
 use crate::parts::naps::nap_longer;
 use crate::parts::raw::RawLock;
 use crate::parts::settle::{settle, settle_soon};
 use crate::parts::side::{Side, above};
 use crate::parts::wait::SpinThenPark;
 use global::{BackOff, GlobalTicket};
-use level::{Global, LocalLock, Place, Waiting};
+use level::{Global, LocalLock, Place};
 use local::{LocalMcs, LocalTicket};
 use partitioned::PartitionedTicket;
 use parts::{NumaNodes, Parts};
@@ -201,11 +202,11 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         // Once a thread has waited, others usually have to wait, too. Then a look at the global lock would only disturb
         // the threads that hand it on within a part.
         let is_new = self.queue.side.load(Relaxed) == 0;
-        if is_new && self.try_lock() { Ok(()) } else { self.lock_in_line(until) }
+        if is_new && self.try_lock() { Ok(()) } else { self.lock_in_queue(until) }
     }
 
     /// Acquires the local locks and the global lock, where that is possible.
-    fn lock_in_line(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
+    fn lock_in_queue(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
         let mut waiting = Waiting::new();
         let ended = match (self.side(), until) {
             (None, _) => {
@@ -314,12 +315,12 @@ impl<G: Global, L: LocalLock, P: Parts> Cohort<G, L, P> {
     ///
     /// # Safety
     /// The [contract](crate::parts::raw), 1.
-    pub unsafe fn lock_in_line<M: Machine>(
+    pub unsafe fn lock_in_queue<M: Machine>(
         word: &M::Word,
         queue: &CohortQueue<M, G::State<M>>,
         until: Option<Deadline>,
     ) -> Result<(), TimedOut> {
-        Lock::<M, G, L, P>::new(word, queue).lock_in_line(until)
+        Lock::<M, G, L, P>::new(word, queue).lock_in_queue(until)
     }
 }
 

@@ -24,9 +24,10 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::global::TicketWords;
-use super::level::{Global, Place, Waiting};
+use super::level::{Global, Place};
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::mutex::spin::ticket;
+use crate::parts::counted::Waiting;
 use crate::parts::side::Side;
 
 /// The number of grants. (A power of two, because numbers wrap.)
