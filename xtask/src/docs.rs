@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if !faults.is_empty() {
         bail!("documents that name what does not exist:\n  {}", faults.join("\n  "));
     }
-    let stale = counts::stale(&known, &locks)?;
+    let stale = counts::stale(&known, &locks, !options.check)?;
     if !stale.is_empty() {
         bail!("numbers that are not those of today:\n  {}", stale.join("\n  "));
     }

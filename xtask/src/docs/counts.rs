@@ -1,4 +1,4 @@
-//! Whether documents that people write state how many locks, checks and programs there are.
+//! How many locks, checks and programs there are: the numbers in documents that people write.
 
 use anyhow::{Context, Result};
 
@@ -6,11 +6,21 @@ use super::promises::Known;
 use crate::locks::{Kind, Lock};
 use crate::{apps, torture, workspace};
 
-/// What documents should say and do not, with the numbers of today.
-pub(super) fn stale(known: &Known, locks: &[Lock]) -> Result<Vec<String>> {
+/// What documents should say and do not, with the numbers of today. If `writes`, numbers of other days are replaced
+/// first.
+pub(super) fn stale(known: &Known, locks: &[Lock], writes: bool) -> Result<Vec<String>> {
     let mut stale = Vec::new();
     for (page, phrases) in phrases(known, locks) {
-        let text = std::fs::read_to_string(workspace::path(page)).context(page)?;
+        let path = workspace::path(page);
+        let mut text = std::fs::read_to_string(&path).context(page)?;
+        if writes {
+            let new = phrases.iter().fold(text.clone(), |text, phrase| with_numbers(&text, phrase));
+            if new != text {
+                println!("numbers in {page}");
+                workspace::write(&path, &new)?;
+                text = new;
+            }
+        }
         stale.extend(missing(&text, &phrases).map(|phrase| format!("{page} does not say: {phrase}")));
     }
     Ok(stale)
@@ -43,6 +53,46 @@ fn phrases(known: &Known, locks: &[Lock]) -> [(&'static str, Vec<String>); 3] {
 fn excepted(lock: &Lock, known: &Known) -> usize {
     let scenarios = known.torture.iter().map(|name| format!("{}{name}", torture::PREFIX));
     known.conformance.iter().cloned().chain(scenarios).filter(|check| lock.exception(check).is_some()).count()
+}
+
+/// A text in which the phrase has these numbers, wherever it had others. (Lines are not wrapped anew.)
+fn with_numbers(text: &str, phrase: &str) -> String {
+    let (mut new, mut rest) = (String::new(), text);
+    while !rest.is_empty() {
+        let (part, length) = match renumbered(rest, phrase) {
+            Some((part, length)) => (part, length),
+            None => {
+                let length = rest.chars().next().map_or(0, char::len_utf8);
+                (rest[..length].to_owned(), length)
+            }
+        };
+        new += &part;
+        rest = &rest[length..];
+    }
+    new
+}
+
+/// What should stand at the beginning of a text that begins with the phrase, perhaps with other numbers and other
+/// spaces; and how much of the text that replaces.
+fn renumbered(text: &str, phrase: &str) -> Option<(String, usize)> {
+    let run = |text: &str, is_part: fn(char) -> bool| text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let (mut new, mut rest, mut left) = (String::new(), text, phrase);
+    while let Some(first) = left.chars().next() {
+        let (mine, its) = if first.is_ascii_digit() {
+            (run(left, |c| c.is_ascii_digit()), run(rest, |c| c.is_ascii_digit()))
+        } else if first == ' ' {
+            (1, run(rest, char::is_whitespace))
+        } else {
+            let length = first.len_utf8();
+            (length, if rest.starts_with(first) { length } else { 0 })
+        };
+        if its == 0 {
+            return None;
+        }
+        new += if first.is_ascii_digit() { &left[..mine] } else { &rest[..its] };
+        (left, rest) = (&left[mine..], &rest[its..]);
+    }
+    Some((new, text.len() - rest.len()))
 }
 
 /// Which of these phrases a text lacks, wherever its lines end.
@@ -84,5 +134,13 @@ mod tests {
         let phrases = ["23 mutexes of".to_owned()];
         assert_eq!(missing("There are 23\nmutexes of", &phrases).count(), 0);
         assert_eq!(missing("There are 22 mutexes of", &phrases).collect::<Vec<_>>(), [&phrases[0]]);
+    }
+
+    #[test]
+    fn numbers_of_other_days_are_replaced() {
+        let new = with_numbers("9 locks. There are 9\nmutexes of 1234 locks – all", "9 mutexes of 99 locks");
+        assert_eq!(new, "9 locks. There are 9\nmutexes of 99 locks – all");
+        let new = with_numbers("[22 mutexes](docs/locks.md), 22", "[23 mutexes](docs/locks.md)");
+        assert_eq!(new, "[23 mutexes](docs/locks.md), 22");
     }
 }
