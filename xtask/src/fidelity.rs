@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// reasons.md have now
     #[arg(long)]
     render: bool,
-    /// Run only the rows whose names contain this, and those that the file does not have as the table has them; the
+    /// Run only the rows whose names contain this, and rows whose definition changed since the file was written; the
     /// others stay as they are, and the page says which were made when (may be repeated)
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["quick", "render"])]
     rows: Vec<String>,

@@ -113,8 +113,7 @@ const ATTEMPTS: u32 = 30;
 pub(crate) enum Extent {
     /// All, under each choice.
     Full,
-    /// Under each choice one of so many as there are in [`SHARE`], under the next choice the next ones; all scenarios
-    /// of the torture.
+    /// Each choice runs 1/[`SHARE`] of the checks, in rotation; and all scenarios of the torture.
     Brief,
 }
 

@@ -64,7 +64,7 @@ pub fn now() -> u64 {
 }
 
 /// How long ago (ns) [`now`] returned `begun`. `u64::MAX` if `begun` is well in the future: the counter was given up
-/// since then, and whoever waits for a time to pass should stop waiting.
+/// since then. Treat every timed wait as over.
 #[inline]
 pub fn since(begun: u64) -> u64 {
     between(begun, now())
@@ -171,8 +171,8 @@ fn calibrate() -> u64 {
     ns
 }
 
-/// A reading made between two looks at the counter; `None` if it took too long. (A counter that went back belongs to
-/// another CPU, where it lags. Such a reading gives nothing.)
+/// A reading made between two looks at the counter; `None` if it took too long. Discards readings in which the
+/// counter went back: the second look was on another CPU, whose counter lags.
 fn reading(before: u64, ns: u64, after: u64) -> Option<Reading> {
     let took = after.checked_sub(before).filter(|took| *took <= LONGEST_READING)?;
     Some(Reading { ns, ticks: before + took / 2 })

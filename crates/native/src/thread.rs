@@ -79,7 +79,8 @@ const fn line_of(storage: u64) -> usize {
 
 /// The handle in a word of a line.
 fn kept_in(word: u32) -> Option<Handle> {
-    // SAFETY: only `give_node` writes such a word: a node that was given back, which whoever exchanges the word owns.
+    // SAFETY: only `give_node` writes such a word: a node that was given back. The thread that swaps the word out owns
+    // the node.
     unsafe { Handle::new(word) }
 }
 

@@ -17,7 +17,7 @@ use crate::sys;
 const MODULES: usize = 16_384;
 /// Modules of one process.
 const OWN: usize = 512;
-/// Instead of an offset in the file: the range is all that is mapped of it.
+/// In place of an offset in the file. Marks a module known by its address range only.
 const WHOLE: u64 = u64::MAX;
 /// The longest path that is kept, in bytes.
 const PATH: usize = 224;

@@ -66,7 +66,7 @@ impl<M: Machine> Names<'_, M> {
         None
     }
 
-    /// The range -> one that contains this word, of another version.
+    /// Extends the scanned range to this word and bumps its version.
     fn cover(&self, word: u32) {
         let mut range = self.range.load(Relaxed);
         loop {

@@ -238,8 +238,8 @@ fn wait_on<M: Machine, W: WaitPolicy>(previous: Handle, until: Option<Deadline>)
                 None => return Before::Released, // Not reached: a waiter that leaves has a predecessor.
             },
             _ if until.is_some_and(|deadline| M::expired(&deadline)) => {
-                // PARKED -> WAITING: the next thread that waits on that node says again that it sleeps. If the exchange
-                // fails, the predecessor has just released or given up.
+                // PARKED -> WAITING: the next waiter on that node must set PARKED itself. If the exchange fails, the
+                // predecessor has just released or given up.
                 if node.state.compare_exchange(seen, state::WAITING, Relaxed, Relaxed).is_ok() {
                     return Before::TimedOut;
                 }

@@ -161,9 +161,10 @@ impl<W: WaitPolicy, P: Admission> Shfl<W, P> {
     fn queue_up<M: Machine>(lock: &Lock<'_, M>, me: Handle, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        node.role.store(lock.queue.marked(P::role::<M>()), Relaxed); // `join` publishes it, with the rest.
-        node.queued_at.store(M::micros(), Relaxed); // So does it this,
-        node.check_at.store(0, Relaxed); // and this.
+        // `join` publishes these, with the rest.
+        node.role.store(lock.queue.marked(P::role::<M>()), Relaxed);
+        node.queued_at.store(M::micros(), Relaxed);
+        node.check_at.store(0, Relaxed);
         let behind = lock.queue.join_behind(me, me);
         if behind.is_some() {
             return lock.queue.wait_turn::<W, P>(me, behind, until, Sleeper { lock, revoked: None });

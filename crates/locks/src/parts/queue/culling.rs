@@ -300,7 +300,7 @@ impl<M: Machine> CullingQueue<M> {
 }
 
 /// Whether the lock is held with the node of a waiter that was passed over. Relaxed: the state came with the node, and
-/// its thread may only fall asleep now.
+/// its thread can change it only from LEAVING to PARTING.
 fn is_passed_over<M: Machine>(node: &Node<M>) -> bool {
     matches!(node.state.load(Relaxed), state::LEAVING | state::PARTING)
 }

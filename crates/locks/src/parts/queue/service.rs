@@ -17,7 +17,7 @@ use crate::parts::wait::{self, WaitPolicy};
 ///
 /// # Safety
 /// The functions change a node only as they say. [`await_turn`](Service::await_turn) returns [`Turn::Head`] only when
-/// the state has become HEAD, and so for the others.
+/// the state has become HEAD, and each other variant only in its own state.
 pub unsafe trait Service: 'static {
     /// A waiter is about to queue.
     fn arrive<M: Machine>(_: &Node<M>) {}

@@ -90,7 +90,7 @@ crate::zeroed!(ShflQueue<M> { head, tail });
 enum After {
     Waiter(Handle),
     Nobody,
-    /// A thread has joined but not linked itself: it adopts the front, and the node.
+    /// A thread has joined but not linked itself. That thread becomes head and owns the node.
     Linking,
 }
 
@@ -311,8 +311,8 @@ impl<M: Machine> ShflQueue<M> {
                 return None;
             }
         };
-        // If it was alone in the queue, it may have taken the lock to be gone, and left (`stays_gone`). Acquire: nobody
-        // uses its node any more.
+        // If it was alone in the queue, it may have concluded that the lock was freed, and left (`stays_gone`). Acquire:
+        // nobody uses its node any more.
         if node.state.swap(state::EVICTED, AcqRel) == state::ABANDONED {
             M::give_node(idle);
         }
@@ -347,7 +347,7 @@ pub fn start_clock<M: Machine>(node: &Node<M>) {
 }
 
 /// The head is awake, or is being woken. If the waiter behind it sleeps, that waiter should look for the lock itself if
-/// this lasts. A hint, in a word that is a hint in all uses of a node: the waiter may have moved on.
+/// this lasts. Harmless if the waiter has left: this word is only ever a hint.
 ///
 /// The waiter behind it may be about to give up. Either this sees that it has, and also notes it for the one behind
 /// that, or it sees the note ([`was_noted`]).
@@ -380,8 +380,8 @@ fn note<M: Machine>(head: Handle, write: impl Fn(&Node<M>)) {
     }
 }
 
-/// Whether a waiter that has given up had the note that the head is awake: then another one must look for the lock. The
-/// node may be another waiter's by now, whose note this leaves as it is. AcqRel: see [`note_awake`].
+/// Whether a waiter that has given up had the note that the head is awake: then another one must look for the lock. If
+/// the node is reused, its note stays unchanged. AcqRel: see [`note_awake`].
 pub fn was_noted<M: Machine>(left: &Node<M>) -> bool {
     left.check_at.fetch_or(0, AcqRel) != 0
 }

@@ -79,7 +79,7 @@ impl<M: Machine> ShflQueue<M> {
         let (mut trusts, mut is_there, mut called) = (false, true, false);
         loop {
             let limit = if W::PARKS { stays } else { M::sooner(look, until) };
-            // Not at a lock that is gone: who polls may shuffle.
+            // Do not poll at a lock that may be gone: a polling waiter may shuffle, which writes to other nodes.
             if W::SPINS && (is_there || !W::PARKS) && self.spin_while_shuffled::<W, P>(me, limit) {
                 return Turn::Head;
             }
@@ -169,7 +169,7 @@ impl<M: Machine> ShflQueue<M> {
             ended = park::<M>(&node.state, state::PARKED, Some(M::sooner(*look, until)));
             let late = || until.is_some_and(|deadline| M::expired(&deadline));
             *called |= trusts && is_noted(node);
-            // In a child that a signal handler has forked, nobody is there whom it could trust.
+            // In a child forked by a signal handler no thread will wake this one.
             if ended.is_other() || !trusts || *called || late() || !node.is_alive() {
                 break;
             }

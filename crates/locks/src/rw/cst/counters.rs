@@ -128,8 +128,8 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Moves a counter's surplus to the counter with the least: more readers have come by the one, and left by the
-    /// other. The caller holds `base` for reading, so no writer adds the counters up meanwhile.
+    /// Moves a full counter's surplus to the counter with the least. Readers may increment one counter and decrement
+    /// another; this evens them out. The caller holds `base` for reading, so no writer adds the counters up meanwhile.
     #[cold]
     fn level(self, full: &'static M::Word) {
         let Some(least) = self.all().min_by_key(|counter| counter.load(Relaxed) as i32) else { return };

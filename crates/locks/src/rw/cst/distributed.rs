@@ -47,7 +47,7 @@ fn admit<W: Word>(locks: &W) -> bool {
     admitted
 }
 
-/// A lock that was counted has no side block.
+/// Undoes [`admit`]: this lock got no side block, or has none any more.
 fn dismiss<W: Word>(locks: &W) {
     locks.fetch_add(u32::MAX, Relaxed);
 }

@@ -164,8 +164,8 @@ impl<M: Machine> CstRwState<M> {
     #[inline(never)]
     fn enter_distributed(&self) -> bool {
         let Some(side) = self.side() else { return self.enter_base() };
-        // The first look spares the counter a reader that must leave again. Acquire in the second look: if the writer
-        // has left, it has finished with the lock (invariant 4).
+        // Checking first avoids an increment that would be undone. Acquire in the second look: if the writer has left,
+        // it has finished with the lock (invariant 4).
         !self.base.is_closed() && side.enter(|| self.base.is_closed_acquire())
     }
 
@@ -361,7 +361,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
         }
         match state.side() {
             Some(side) if how == Reader::Again && state.read_again(side, until) => return Ok(()),
-            // The reader that it met was itself.
+            // It collided with its own earlier read lock.
             None if how == Reader::Again => state.forget_meetings(),
             // SAFETY: the callers' promise.
             None if state.is_due() => unsafe { state.count_distributed::<W>(until) },
@@ -391,7 +391,7 @@ unsafe impl<M: Machine, W: WaitPolicy> RawRwLock<M> for CstRw<W> {
 
     unsafe fn try_acquire_write(state: &CstRwState<M>) -> bool {
         state.forget_the_dead();
-        // The first look spares readers a counter that is closed in vain.
+        // Do not close the counters if readers are inside anyway.
         let has_readers = state.side().is_some_and(|side| side.readers() > 0);
         !has_readers && state.base.try_write() && state.claim_counters::<W>(|| true, None)
     }

@@ -100,7 +100,7 @@ impl<M: Machine> ShflRwState<M> {
         let onto = want.writes().then_some(&self.count);
         match self.depart(me, onto) {
             Some(next) if onto.is_some() => {
-                // Writers that are preferred are so from one to the next, even before the next one runs.
+                // Keep readers out until the next preferred writer runs.
                 let follows = next.node::<M>().role.load(Relaxed) & ROLE == roles::WRITES;
                 self.note_sleeper(if follows && want == Want::Write(Writer::Preferred) { BAR_READERS } else { 0 });
             }

@@ -367,8 +367,7 @@ impl<M: Machine> ShflRwState<M> {
     }
 
     /// Acquires for writing, for the lock's own purposes. Once this thread is head, new readers are kept out, but for
-    /// at most this long (µs). If they were let in, the readers that come and go on very many CPUs would never all be
-    /// out at once.
+    /// at most this long (µs). Otherwise arriving readers could keep the count above 0 for ever.
     pub(crate) fn acquire_uncounted<W: WaitPolicy>(&self, until: Deadline, at_head: u32) -> Result<(), TimedOut> {
         if self.count.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok() {
             return Ok(());

@@ -146,11 +146,11 @@ impl<M: Machine> ShflRwState<M> {
     fn queue_up<W: WaitPolicy, P: Admission>(&self, me: Handle, wait: &Wait<'_>, until: Option<Deadline>) -> Turn {
         let node = me.node::<M>();
         node.prepare(state::WAITING);
-        // `join` publishes it, with the rest.
+        // `join` publishes these, with the rest.
         let role = if wait.want.writes() { roles::WRITES } else { roles::READS };
         node.role.store(self.queue.marked(role), Relaxed);
-        node.check_at.store(0, Relaxed); // So does it this,
-        node.queued_at.store(M::micros(), Relaxed); // and this.
+        node.check_at.store(0, Relaxed);
+        node.queued_at.store(M::micros(), Relaxed);
         let behind = self.queue.join_behind(me, me);
         if behind.is_some() {
             return self.queue.wait_turn::<W, P>(me, behind, until, Waiting { state: self, wait });
@@ -242,7 +242,7 @@ impl<M: Machine> ShflRwState<M> {
         M::wake(&raw const self.count, u32::MAX);
     }
 
-    /// (head = me) -> (head = the next), out of the queue: invariant 4. Returns the next head if it sleeps. Without
+    /// Removes this head from the queue and installs the next: invariant 4. Returns the next head if it sleeps. Without
     /// `onto`, the caller must wake it; with `onto`, it sleeps on that word.
     pub(super) fn depart(&self, me: Handle, onto: Option<&M::Word>) -> Option<Handle> {
         let (node, mut nap) = (me.node::<M>(), BREAK);

@@ -7,8 +7,8 @@ use crate::parts::shuffle::turn::LOOK;
 use crate::rw::Reader;
 use crate::rw::shfl::Want;
 
-/// What else a reader that may pass waiting writers checks whenever it looks for the lock itself: whether it has come
-/// in by another way.
+/// An extra test of a reader that may pass waiting writers, whenever it looks for the lock itself: has it been admitted
+/// through the distributed counters?
 pub(crate) type OtherEntry<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// What a thread waits for, and since when.
@@ -32,17 +32,17 @@ impl<'a> Wait<'a> {
         Self { at_head: Some(at_head), ..self }
     }
 
-    /// The same, but it also checks `elsewhere`.
+    /// The same, with that extra test.
     pub(crate) fn looking(self, elsewhere: OtherEntry<'a>) -> Self {
         Self { elsewhere, ..self }
     }
 
-    /// Whether it also checks elsewhere.
+    /// Whether it has an extra test.
     pub(super) fn looks_around(&self) -> bool {
         self.elsewhere.is_some()
     }
 
-    /// Whether it has come in there.
+    /// Whether that says that the reader was admitted.
     pub(super) fn is_over(&self) -> bool {
         self.elsewhere.is_some_and(|look| look())
     }

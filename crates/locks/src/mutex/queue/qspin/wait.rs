@@ -17,7 +17,7 @@ use crate::parts::counted::park;
 use crate::parts::naps::nap_longer;
 use crate::parts::wait::{self, WaitPolicy};
 
-/// How long (µs) the waiter that is PENDING naps at first if its bit is missing.
+/// How long (µs) the waiter that is PENDING naps at first if its PENDING bit was overwritten.
 const RESTORED: u32 = 10;
 
 /// How the wait of the waiter that is PENDING ended.
@@ -138,14 +138,14 @@ impl<M: Machine> Line<'_, M> {
         }
     }
 
-    /// Polls the word as long as the policy allows, and at least once. `and_more`: `attempt` looks at other words, too,
-    /// so that the CPU cannot rest meanwhile.
-    fn look<W: WaitPolicy>(self, until: Option<Deadline>, and_more: bool, mut attempt: impl FnMut(u32) -> bool) {
+    /// Polls the word as long as the policy allows, and at least once. `reads_others`: `attempt` reads more than this
+    /// word, so UMWAIT cannot be used.
+    fn look<W: WaitPolicy>(self, until: Option<Deadline>, reads_others: bool, mut attempt: impl FnMut(u32) -> bool) {
         let patience = W::patience(until, Patience::Budget);
         // Relaxed: only decides when to try the exchange.
         if !W::SPINS {
             attempt(self.word.load(Relaxed));
-        } else if and_more {
+        } else if reads_others {
             M::poll_until(self.word, Relaxed, patience, Manner::Scans, attempt);
         } else {
             wait::poll::<M, W>(self.word, Relaxed, patience, attempt);

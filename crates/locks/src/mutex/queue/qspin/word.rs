@@ -82,7 +82,7 @@ pub fn is_vacant<M: Machine>(word: u32) -> bool {
     !is_busy::<M>(word) && tail(word).is_none_or(|last| !last.node::<M>().is_alive())
 }
 
-/// The word with this tail (0: none), and without what is left of dead threads.
+/// The word with this tail (0: none), and without flags set before a fork.
 pub fn with_tail<M: Machine>(word: u32, last: u32) -> u32 {
     let pending = if has_pending::<M>(word) { PENDING | HEIR } else { 0 };
     // SLEEPS concerns the head or the waiter that is PENDING; a word with neither would never be FREE again.
