@@ -54,8 +54,8 @@ impl Options {
         Self { chosen, all: false, brief: true, extent, exhaustive: false, globs: Vec::new() }
     }
 
-    /// Each lock runs a 1/`share` sample of the matching checks that it must pass. For a step beside one that shows that
-    /// glibc passes them all.
+    /// Each lock runs a 1/`share` sample of the matching checks that it must pass. For a step beside one that shows
+    /// that glibc passes them all.
     pub(crate) fn share(chosen: Chosen, globs: Vec<String>, share: usize) -> Self {
         let extent = Extent { measure: Measure::WhereSkipped, excepted: Excepted::Nothing, share };
         Self { extent, globs, ..Self::brief(chosen) }

@@ -26,13 +26,11 @@ pub struct Waiting<M: Machine> {
 }
 
 impl<M: Machine> Waiting<M> {
-    #[inline]
     pub(crate) fn new() -> Self {
         Self { began: None, machine: PhantomData }
     }
 
     /// The acquisition has to wait.
-    #[inline]
     pub(crate) fn begin(&mut self) {
         if self.began.is_none() {
             M::trace(Event::Contended);
@@ -41,7 +39,6 @@ impl<M: Machine> Waiting<M> {
     }
 
     /// The acquisition has ended.
-    #[inline]
     pub(crate) fn end(self, how: Result<(), TimedOut>) -> Result<(), TimedOut> {
         match (how, self.began) {
             (Ok(()), Some(stamp)) => M::waited(stamp),
@@ -55,9 +52,9 @@ impl<M: Machine> Waiting<M> {
 /// The wait of a thread that found a mutex held: measures how long `wait` takes, or counts that it gave up.
 #[inline(always)]
 pub fn contended<M: Machine>(wait: impl FnOnce() -> Result<(), TimedOut>) -> Result<(), TimedOut> {
-    let mut waiting = Waiting::<M>::new();
-    waiting.begin();
-    waiting.end(wait())
+    M::trace(Event::Contended);
+    let stamp = M::stamp();
+    wait().inspect(|()| M::waited(stamp)).inspect_err(|_| M::trace(Event::TimedOut))
 }
 
 /// The same for a wait that does not end without the lock, or without an answer.
@@ -68,13 +65,6 @@ pub(crate) fn contended_patient<M: Machine, T>(wait: impl FnOnce() -> T) -> T {
     let result = wait();
     M::waited(stamp);
     result
-}
-
-/// The wait of a thread that found a readers-writer lock held.
-#[inline(always)]
-pub(crate) fn contended_rw<M: Machine, T>(wait: impl FnOnce() -> T) -> T {
-    M::trace(Event::RwContended);
-    wait()
 }
 
 /// [`Waiting::park`](crate::machine::Waiting::park), counted.

@@ -54,8 +54,9 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, Unparked, Word};
-use crate::parts::counted::{contended_rw, park, wake};
+use crate::parts::counted::{park, wake};
 use crate::rw::{RawRwLock, Reader, Refusal, Writer};
 
 const WRITER: u32 = 1;
@@ -130,41 +131,39 @@ impl<M: Machine> FutexRwState<M> {
 
     #[cold]
     fn read_slow(&self, how: Reader, until: Option<Deadline>) -> Result<(), Refusal> {
-        contended_rw::<M, _>(|| {
-            loop {
-                match self.admit_reader(how) {
-                    Err(Refusal::Busy) => {}
-                    ended => return ended,
-                }
-                let seen = self.count.fetch_or(ASLEEP, AcqRel) | ASLEEP;
-                if self.admits(seen, how) {
-                    continue;
-                }
-                if park::<M>(&self.count, seen, until) == Unparked::TimedOut {
-                    return self.admit_reader(how).map_err(|_| Refusal::TimedOut);
-                }
+        M::trace(Event::RwContended);
+        loop {
+            match self.admit_reader(how) {
+                Err(Refusal::Busy) => {}
+                ended => return ended,
             }
-        })
+            let seen = self.count.fetch_or(ASLEEP, AcqRel) | ASLEEP;
+            if self.admits(seen, how) {
+                continue;
+            }
+            if park::<M>(&self.count, seen, until) == Unparked::TimedOut {
+                return self.admit_reader(how).map_err(|_| Refusal::TimedOut);
+            }
+        }
     }
 
     #[cold]
     fn write_slow(&self, until: Option<Deadline>) -> Result<(), Refusal> {
-        contended_rw::<M, _>(|| {
-            self.writers.fetch_add(1, Relaxed);
-            let mut late = false;
-            while !self.admit_writer(WAITING) {
-                let seen = self.count.fetch_or(WAITING, Relaxed) | WAITING;
-                if late {
-                    self.stop_waiting();
-                    return Err(Refusal::TimedOut);
-                }
-                if !is_free(seen) {
-                    late = park::<M>(&self.count, seen, until) == Unparked::TimedOut;
-                }
+        M::trace(Event::RwContended);
+        self.writers.fetch_add(1, Relaxed);
+        let mut late = false;
+        while !self.admit_writer(WAITING) {
+            let seen = self.count.fetch_or(WAITING, Relaxed) | WAITING;
+            if late {
+                self.stop_waiting();
+                return Err(Refusal::TimedOut);
             }
-            self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
-            Ok(())
-        })
+            if !is_free(seen) {
+                late = park::<M>(&self.count, seen, until) == Unparked::TimedOut;
+            }
+        }
+        self.writers.fetch_add(1u32.wrapping_neg(), Relaxed);
+        Ok(())
     }
 
     /// A writer gives up: readers that stay out because of it must not stay out for ever. Other waiting writers set

@@ -1,8 +1,8 @@
 //! # The word `turn` of a `flash` lock
 //!
-//! The upper half is how often the lock was acquired, and may overflow. The lower half is when a head last got the lock,
-//! or when the release last looked for one. Written by the holder, by plain stores, and by a thread that becomes the
-//! head when there was none.
+//! The upper half is how often the lock was acquired, and may overflow. The lower half is when a head last got the
+//! lock, or when the release last looked for one. Written by the holder, by plain stores, and by a thread that becomes
+//! the head when there was none.
 
 use core::sync::atomic::Ordering::Relaxed;
 

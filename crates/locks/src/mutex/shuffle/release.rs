@@ -30,8 +30,8 @@ const LOOK_EVERY: u32 = 64;
 
 impl<M: Machine> Lock<'_, M> {
     /// Releases the lock while threads wait. `head` is what the releaser saw, without
-    /// [`ARRIVAL`](crate::parts::shuffle::front::ARRIVAL). Never inlined: otherwise the release of a lock without waiters would save
-    /// registers for it.
+    /// [`ARRIVAL`](crate::parts::shuffle::front::ARRIVAL). Never inlined: otherwise the release of a lock without
+    /// waiters would save registers for it.
     #[inline(never)]
     pub(super) fn unlock_contended(&self, head: u32) {
         match named(head).filter(|_| head & (PROMISED | ROUSE) == 0) {

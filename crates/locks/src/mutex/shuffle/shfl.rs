@@ -42,7 +42,7 @@
 //!      from the queue a head that does not run.
 //!    - It froze while it was awake. So the thread that wakes it leaves a mark in the node of the waiter behind it.
 //!      Waiters wake up by themselves, ever more seldom. One that finds such a mark looks for the lock, too
-//!      ([`turn`](crate::parts::shuffle::turn)). If it gives up, it wakes another one.
+//!      ([`turn`]). If it gives up, it wakes another one.
 //!
 //!    As long as the head sleeps, no thread accesses the lock unless it was woken: a program may end while threads
 //!    are blocked on a lock whose memory was freed.
@@ -56,8 +56,10 @@
 //! | 1 | held (or reserved: `head` has GRANTED) |
 //! | 2 | held (or reserved), and a thread sleeps on the word: the head, or one that bypasses flashlock |
 //!
-//! `head` and `tail`: see [`front`](crate::parts::shuffle::front). The wait in the queue is in [`turn`](crate::parts::shuffle::turn),
+//! `head` and `tail`: see [`front`](crate::parts::shuffle::front). The wait in the queue is in [`turn`],
 //! that of the head in [`head`](super::head), the release in [`release`](super::release).
+//!
+//! [`turn`]: crate::parts::shuffle::turn
 //!
 //! ## The bound
 //! Let a thread arrive when n others want the lock or hold it, each with sections of at most s. Let T be `bound=`, and

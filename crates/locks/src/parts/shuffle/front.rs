@@ -311,8 +311,8 @@ impl<M: Machine> ShflQueue<M> {
                 return None;
             }
         };
-        // If it was alone in the queue, it may have concluded that the lock was freed, and left (`stays_gone`). Acquire:
-        // nobody uses its node any more.
+        // If it was alone in the queue, it may have concluded that the lock was freed, and left (`stays_gone`).
+        // Acquire: nobody uses its node any more.
         if node.state.swap(state::EVICTED, AcqRel) == state::ABANDONED {
             M::give_node(idle);
         }

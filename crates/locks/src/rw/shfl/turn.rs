@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
-use crate::parts::counted::{contended_rw, park};
+use crate::parts::counted::park;
 use crate::parts::naps::{nap_longer, stay_away};
 use crate::parts::policy::{Admission, roles};
 use crate::parts::shuffle::ShflQueue;
@@ -55,15 +55,7 @@ impl<M: Machine> ShflRwState<M> {
         wait: &Wait<'_>,
         until: Option<Deadline>,
     ) -> Result<(), TimedOut> {
-        contended_rw::<M, _>(|| self.await_turn::<W, P>(wait, until))
-    }
-
-    #[inline(always)]
-    fn await_turn<W: WaitPolicy, P: Admission>(
-        &self,
-        wait: &Wait<'_>,
-        until: Option<Deadline>,
-    ) -> Result<(), TimedOut> {
+        M::trace(Event::RwContended);
         let want = wait.want;
         if W::SPINS && self.queue.arrive(&self.count, |seen| want.could(seen) && self.admit(want, want.bars(), 0)) {
             return Ok(());
