@@ -70,8 +70,8 @@ pub(crate) fn wake<M: Machine>(waiter: Handle) {
 
 /// Wakes a sleeper of the queue with this mark, in case the head is frozen, which is not known. Accesses nodes only.
 ///
-/// Relaxed: a waiter that relies on a wake-up fell asleep long ago, after `LOOK` (in [`turn`](super::turn)). If a thread
-/// is not seen, or wrongly taken to be in this queue, one is woken in vain, or the next to look is later.
+/// Relaxed: a waiter that relies on a wake-up fell asleep long ago, after `LOOK` (in [`turn`](super::turn)). If a
+/// thread is not seen, or wrongly taken to be in this queue, one is woken in vain, or the next to look is later.
 #[cold]
 pub(crate) fn rouse_any<M: Machine>(mark: u32) {
     // SAFETY: only hints are written.
