@@ -2,7 +2,8 @@
 //!
 //! The manager looks once per time-out. It also looks at once when a servicing thread announces that it is about to
 //! sleep inside a section. If the thread that serves is stuck, the manager elects another one, or makes one. So a
-//! section that blocks elsewhere holds up the others for one time-out, two at most.
+//! section that blocks elsewhere holds up the others for one time-out, two at most. If no thread can be made, the
+//! manager itself grants locks and closes the server, once per time-out: what waits for these does not wait for a thread.
 //!
 //! Both sleep when there is nothing to do. The servicing thread sleeps after its spin budget. The manager sleeps when
 //! it has found the server asleep for [`QUIET`] looks; the servicing thread calls it when it wakes up.
@@ -75,10 +76,6 @@ impl Manager {
                 Look::Elected(worker) => self.elected(worker),
                 Look::Wanted => self.make(),
             }
-            if self.workers.is_empty() && host.core.is_closing() {
-                serve(host, 0); // No thread could be made: this one closes the server.
-                continue;
-            }
             asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
             if asleep < QUIET || !host.core.falls_quiet() {
                 futex::park(&host.bell.0, bell, Some(clock::after(timeout)));
@@ -147,6 +144,10 @@ impl Manager {
                         ),
                     };
                     sys::warn_line(&[text.as_bytes()]);
+                }
+                // A section that has not ended may wait for a lock that is free.
+                if let Look::Elected(worker) = host.core.stand_in() {
+                    self.elected(worker);
                 }
             }
         }

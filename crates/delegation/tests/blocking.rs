@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{limited, server};
-use flashlock_delegation::{Cond, Delegated, Options, Server};
+use common::{limited, server, with_threads};
+use flashlock_delegation::{Cond, Delegated, Server};
 
 /// How often the time-out passes with one thread before it is taken for a hang.
 const TIMEOUTS: u64 = 30;
@@ -20,10 +20,6 @@ struct Case<'a> {
     name: &'a str,
     waits: &'a (dyn Fn() + Sync),
     ends: &'a (dyn Fn() + Sync),
-}
-
-fn with_threads(threads: u32) -> Server {
-    Server::open(Options { threads, ..Options::default() }).unwrap()
 }
 
 /// There was an election. (The manager counts it after the elected thread has begun.)

@@ -15,6 +15,11 @@ pub(crate) fn server() -> Server {
     Server::open(Options::default()).unwrap()
 }
 
+/// A server that has so many servicing threads at most.
+pub(crate) fn with_threads(threads: u32) -> Server {
+    Server::open(Options { threads, ..Options::default() }).unwrap()
+}
+
 /// Does it, in a thread of its own; a hang ends the test program with a message.
 pub(crate) fn limited(name: &str, act: impl FnOnce() + Send) {
     std::thread::scope(|scope| {

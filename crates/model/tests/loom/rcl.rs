@@ -162,6 +162,57 @@ fn an_election_of_a_free_worker() {
     explore("rcl, a free worker", Preemptions(1), SETUP, free_worker());
 }
 
+/// No thread can be made for a worker that is stuck in a section, and that section then asks for a free lock.
+fn nested_at_the_cap() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Park>::with_locks(1, 1, 1, [1; 3]);
+        assert!(ring.host(1).await_turn(0));
+        let client = ring.post(1, 0, |ring| ring.section(1, plain));
+        let worker = spawn(&ring, |ring| {
+            ring.serve(1, 0);
+            ring.leave();
+            ring.host(1).close();
+            ring.work(1, 0);
+        });
+        ring.host(1).revoke(0);
+        while !ring.host(1).is_closed() {
+            ring.host(1).stand_in();
+            thread::yield_now();
+        }
+        assert!(ring.host(1).wait::<Park>(client, || ()), "moved");
+        worker.join().expect("no panic");
+        assert_eq!((ring.visits(0), ring.visits(1)), (1, 1));
+        ring.end();
+    }
+}
+
+/// The manager stands in while the first worker comes. A section is to be run under the same lock that a thread asks
+/// for.
+fn stands_in() -> impl Fn() + Send + Sync + 'static {
+    || {
+        let ring = Servers::<Park>::with_locks(1, 1, 1, [1; 3]);
+        let client = ring.post(1, 1, breaks);
+        let worker = spawn(&ring, |ring| ring.work(1, 0));
+        let asks = spawn(&ring, |ring| {
+            ring.locked(1);
+            ring.leave();
+            ring.host(1).close();
+        });
+        ring.host(1).stand_in();
+        [worker, asks].into_iter().for_each(|thread| thread.join().expect("no panic"));
+        // Done, or moved by the server that was closed.
+        let done = ring.host(1).wait::<Park>(client, || ());
+        assert_eq!(ring.visits(1), 1 + u32::from(done));
+        ring.end();
+    }
+}
+
+#[test]
+fn the_manager_stands_in() {
+    explore("rcl, nested at the cap", Preemptions(2), SETUP, nested_at_the_cap());
+    explore("rcl, the manager stands in", Preemptions(2), SETUP, stands_in());
+}
+
 /// Client numbers of the second word are taken and given back by two threads: each is within the range as long as a
 /// client has it.
 fn renaming(rounds: u32) -> impl Fn() + Send + Sync + 'static {
@@ -379,6 +430,7 @@ found! {
     at_release: [weak(Field::RclAt, Op::Store, Release, Relaxed)], Preemptions(3), election(0, false);
     at_acquire: [weak(Field::RclAt, Op::Load, Acquire, Relaxed)], Preemptions(3), election(0, false);
     busy_acquire: [weak(Field::RclBusy, Op::Load, Acquire, Relaxed)], Preemptions(3), election(0, false);
+    turn_exchanges: [weak(Field::RclTurn, Op::Cas, AcqRel, Relaxed)], Preemptions(2), stands_in();
     ordinary_release: [weak(Field::RclWord, Op::Swap, Release, Relaxed)], Preemptions(2), moves(0, plain);
     ordinary_acquire: [weak(Field::RclWord, Op::Cas, Acquire, Relaxed)], Preemptions(2), moves(0, plain);
     delegates_release: [weak(Field::RclWord, Op::Store, Release, Relaxed)], Preemptions(2), delegates();
@@ -424,6 +476,11 @@ fn bugs_are_found() {
         _ => Instead::AsTold,
     };
     meddled("the turn is taken from a worker outside", Preemptions(3), outside, election(0, false));
+    let without_the_turn = |access: &mut Access<'_>| {
+        let takes = access.is(Field::RclTurn, Op::Cas) && access.new & 0xfff == 0xfff;
+        if takes { Instead::Nothing } else { Instead::AsTold }
+    };
+    meddled("the manager stands in without the turn", Preemptions(2), without_the_turn, stands_in());
     let shrinks_blindly = |access: &mut Access<'_>| {
         let lowers = access.is(Field::RclRange, Op::Cas) && access.new & 0xfff == 1;
         if lowers { Instead::Loosely(|seen| Some(seen & !0xfff | 1)) } else { Instead::AsTold }
@@ -445,5 +502,6 @@ fn lost_wakes_are_found() {
         Fault::NoWake(Field::RclWord),
         leaves_a_closed_server(),
     );
+    fault("the manager that stood in wakes no worker", Preemptions(2), Fault::NoWake(Field::RclBed), stands_in());
     fault("an answer wakes nobody", Preemptions(2), Fault::NoWake(Field::RclCode), served::<Park>(&[1]));
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use flashlock_locks::closure::rcl::{
-    Head, Lock, Look, Pass, Roster, Section, Server, Slot, Watch, Worker, assign, exec, slot,
+    Head, Lock, Look, Pass, Roster, Section, Server, Slot, Watch, Worker, acquire, assign, exec, release, slot,
 };
 use flashlock_locks::machine::{Waiting as _, Word as _};
 use flashlock_locks::parts::wait::WaitPolicy;
@@ -92,6 +92,8 @@ pub(crate) struct Ring<C: Checker, W: WaitPolicy> {
     bells: Vec<Word<C>>,
     /// A worker that need not sleep after all calls nobody: a bug.
     careless: AtomicBool,
+    /// A manager that can make no more workers does nothing: a bug.
+    lazy: AtomicBool,
     /// Servers up to this number are in the process's table. Whoever takes a lock to a server looks it up there.
     opened: Word<C>,
     who: RefCell<Vec<Who<C>>>,
@@ -152,6 +154,7 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
             wanted: Word::new(of[0]),
             bells: (0..servers).map(|_| Word::new(0)).collect(),
             careless: AtomicBool::new(false),
+            lazy: AtomicBool::new(false),
             opened: Word::new(servers),
             who: RefCell::default(),
             asked: RefCell::default(),
@@ -219,6 +222,14 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         assert_eq!(own.look(), 2, "not run");
     }
 
+    /// Has that lock for a visit, which the calling thread makes.
+    pub(crate) fn locked(&self, lock: usize) {
+        acquire::<Model<C>, W, _>(&self.locks[lock], self);
+        self.data[lock].visit();
+        // SAFETY: acquired above; the lock stays there until the end.
+        unsafe { release(&self.locks[lock], self) };
+    }
+
     /// Gives the lock to that server, or makes it ordinary: to be called in a section of it.
     pub(crate) fn assign(&self, lock: usize, server: u32) {
         // SAFETY: callers hold it.
@@ -280,6 +291,11 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         self.careless.store(true, Relaxed);
     }
 
+    /// Seeds a bug: see the field.
+    pub(crate) fn seed_laziness(&self) {
+        self.lazy.store(true, Relaxed);
+    }
+
     /// Makes a server's manager look.
     fn call(&self, number: u32) {
         let bell = &self.bells[number as usize - 1];
@@ -294,7 +310,8 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
     }
 
     /// A manager's life: it looks again and again until `over`, and makes a worker by `make` when one is wanted, so
-    /// many at most. While the server is asleep, it sleeps until it is called. Returns how many it made.
+    /// many at most; then it stands in, unless it is lazy. While the server is asleep, it sleeps until it is called.
+    /// Returns how many it made.
     pub(crate) fn manage_until(
         &self,
         number: u32,
@@ -306,9 +323,13 @@ impl<C: Checker, W: WaitPolicy> Ring<C, W> {
         let (host, at) = (self.host(number), &self.bells[number as usize - 1]);
         while !over() {
             let bell = at.load(Relaxed);
-            if host.look(&mut watch, 0, 0) == Look::Wanted && made < most {
-                make(made);
-                made += 1;
+            match host.look(&mut watch, 0, 0) {
+                Look::Wanted if made < most => {
+                    make(made);
+                    made += 1;
+                }
+                Look::Wanted if !self.lazy.load(Relaxed) => _ = host.stand_in(),
+                _ => {}
             }
             if host.is_asleep() && host.falls_quiet() {
                 Model::<C>::park(at, bell, None);

@@ -35,6 +35,8 @@ struct Play<W: WaitPolicy> {
     looks: u32,
     /// A bug: [`Ring::seed_carelessness`].
     careless: bool,
+    /// A bug: [`Ring::seed_laziness`].
+    lazy: bool,
 }
 
 impl<W: WaitPolicy> Clone for Play<W> {
@@ -47,7 +49,7 @@ impl<W: WaitPolicy> Copy for Play<W> {}
 
 impl<W: WaitPolicy> Play<W> {
     const fn new(parts: &'static [Part<W>]) -> Self {
-        Self { servers: 1, cap: 3, of: [1, 1, 1], rounds: 1, parts, looks: 0, careless: false }
+        Self { servers: 1, cap: 3, of: [1, 1, 1], rounds: 1, parts, looks: 0, careless: false, lazy: false }
     }
 
     fn body(self) -> impl Fn() + Send + Sync + Clone + 'static {
@@ -55,6 +57,9 @@ impl<W: WaitPolicy> Play<W> {
             let ring = Servers::<W>::with_locks(self.servers, 1, self.cap as usize, self.of);
             if self.careless {
                 ring.seed_carelessness();
+            }
+            if self.lazy {
+                ring.seed_laziness();
             }
             let gone = Arc::new(AtomicU32::new(0));
             let managers: Vec<_> = (1..=self.servers).map(|number| self.manager(&ring, number, gone.clone())).collect();
@@ -120,6 +125,12 @@ fn nests<W: WaitPolicy>(ring: &Arc<Servers<W>>) {
     ring.section(1, plain);
 }
 
+/// The same, after a while.
+fn breaks_and_nests<W: WaitPolicy>(ring: &Arc<Servers<W>>) {
+    breaks(ring);
+    nests(ring);
+}
+
 /// A section of the second lock inside this one, and inside that one a section of the third.
 fn nests_twice<W: WaitPolicy>(ring: &Arc<Servers<W>>) {
     ring.section(1, |ring| ring.section(2, plain));
@@ -177,6 +188,63 @@ fn sections_that_block() {
 fn one_worker_hangs() {
     let one = Play { cap: 1, looks: 50, ..waiting::<Park>() };
     find("rcl: a flag, one worker", By::Random, 2000, STILL, one.body());
+}
+
+/// One worker may be made. Its section outlasts the time-out, and asks for a free lock only then.
+fn at_the_cap<W: WaitPolicy>() -> Play<W> {
+    Play { cap: 1, ..Play::new(&[&[(0, breaks_and_nests)], &[(1, plain), (2, plain)]]) }
+}
+
+/// Two workers may be made. Both are in sections that want the same lock: one gets it when the other has released it.
+fn two_at_the_cap<W: WaitPolicy>() -> Play<W> {
+    Play { cap: 2, ..Play::new(&[&[(0, breaks_and_nests)], &[(2, breaks_and_nests)], &[(1, plain)]]) }
+}
+
+/// The only worker's section waits for another one's, and the server is closed: that one is run under an ordinary lock.
+fn closing_at_the_cap<W: WaitPolicy>(lazy: bool) -> impl Fn() + Send + Sync + Clone + 'static {
+    move || {
+        let play = Play { looks: if lazy { 100 } else { 0 }, ..waiting::<W>() };
+        let ring = Servers::<W>::with_locks(1, 1, 1, [1; 3]);
+        if lazy {
+            ring.seed_laziness();
+        }
+        let clients = [(0, awaits_flag as Inside<Shuttled, W>), (1, sets_flag)].map(|(lock, inside)| {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                ring.section(lock, inside);
+                ring.leave();
+            })
+        });
+        let gone = Arc::new(AtomicU32::new(0));
+        let manager = Play { cap: 1, ..play }.manager(&ring, 1, gone.clone());
+        thread::yield_now();
+        ring.close(1);
+        clients.into_iter().for_each(|client| client.join().expect("no panic"));
+        gone.store(play.parts.len() as u32, SeqCst);
+        ring.close(1); // The manager may sleep.
+        manager.join().expect("no panic");
+        assert_eq!((ring.visits(0), ring.visits(1)), (1, 1));
+        ring.end();
+    }
+}
+
+/// What waits for nothing but a free lock does not wait for a worker.
+#[test]
+fn the_manager_stands_in() {
+    both("rcl, nested at the cap, park", 3000, STILL, at_the_cap::<Park>().body());
+    both("rcl, nested at the cap, stp, restless", 3000, RESTLESS, at_the_cap::<SpinThenPark>().body());
+    both("rcl, two nested at the cap, park", 3000, STILL, two_at_the_cap::<Park>().body());
+    both("rcl, two nested at the cap, stp, restless", 3000, RESTLESS, two_at_the_cap::<SpinThenPark>().body());
+    both("rcl, closing at the cap, park", 3000, STILL, closing_at_the_cap::<Park>(false));
+    both("rcl, closing at the cap, stp, restless", 3000, RESTLESS, closing_at_the_cap::<SpinThenPark>(false));
+}
+
+#[test]
+fn a_manager_that_does_not_stand_in_is_found() {
+    let lazy = |play| Play { lazy: true, looks: 100, ..play };
+    broken("at the cap, a nested lock is never granted", STILL, lazy(at_the_cap::<Park>()).body());
+    broken("at the cap, two nested locks are never granted", STILL, lazy(two_at_the_cap::<Park>()).body());
+    broken("at the cap, a server is never closed", STILL, closing_at_the_cap::<Park>(true));
 }
 
 /// A section of server 1 nests into a lock of server 2, whose section nests into another lock of server 1.

@@ -42,7 +42,8 @@
 //!    for a lock that is no longer its own with "moved"; the client asks again.
 //! 4. A servicing thread that cannot take a nested lock at once asks for the lock, not for a section. The server
 //!    *grants* it, and the thread runs its section itself. So nested sections run in place, and a wait on a condition
-//!    variable gets its lock back.
+//!    variable gets its lock back. If all workers are in sections and no thread can be made, the manager grants
+//!    ([`Server::stand_in`]). So a section that waits for a lock does not wait for a worker.
 //!
 //! ## Adaptation
 //! The paper's future work (section 6): a lock starts ordinary, goes to a server when that pays, and comes back. The
@@ -97,8 +98,8 @@
 //! ```
 //!
 //! ## Invariants
-//! 1. At most one thread of a server has the turn: the one that `turn` names. Only it changes the word of a lock of
-//!    that server from FREE, and only it begins to act on a request.
+//! 1. At most one thread of a server has the turn: the one that `turn` names, a worker or the manager. Only it changes
+//!    the word of a lock of that server from FREE, and only it begins to act on a request.
 //! 2. `turn` names another thread only when the previous one is inside a section, or gives the turn up. A thread looks
 //!    at `turn` between two sections, after a fence, and the fence of the manager (which elects) is heavy. So a thread
 //!    that lost its turn in a section begins no other section.

@@ -105,6 +105,24 @@ impl<M: Machine> Server<'_, M> {
         pass
     }
 
+    /// What of a scan runs no section: answers requests for free locks with the lock, and those for locks that are not
+    /// this server's. By the manager, with the turn.
+    pub(super) fn grant(&self) {
+        self.each_client(|client| {
+            if let Some((kind, request, seen)) = self.waiting(client) {
+                let slot = &self.slots[client as usize];
+                // SAFETY: its client waits for the answer.
+                let lock = unsafe { &*request.lock };
+                if server_of(seen) != self.number() {
+                    slot.answer(MOVED);
+                } else if kind == GRANT && lock.take(seen) {
+                    slot.answer(EMPTY);
+                }
+            }
+            false
+        });
+    }
+
     /// Runs the section of a client whose lock was taken, releases the lock, and answers. Returns whether this worker
     /// still has the turn.
     #[inline(always)]
@@ -190,9 +208,9 @@ impl<M: Machine> Server<'_, M> {
         roster.works();
     }
 
-    /// Open -> closed, by the worker with the turn. Waiting requests are answered with "moved". A client that posts
+    /// Open -> closed, by the thread with the turn. Waiting requests are answered with "moved". A client that posts
     /// later finds the server closed, or its request is seen here, or by the worker that clears its mark.
-    fn shut(&self) {
+    pub(super) fn shut(&self) {
         self.head.front.sleep.swap(CLOSED, AcqRel);
         M::heavy_fence();
         // Of all clients: one may be out of the range (see `names`), and nobody looks again.

@@ -100,7 +100,7 @@ impl<'m, M: Machine> Server<'m, M> {
     /// 1. A worker's number (`me`) is that of one thread.
     /// 2. A client's number is that of the thread that has [joined](Server::join). It [leaves](Server::leave) once,
     ///    when it has no request.
-    /// 3. One thread at a time [looks](Server::look), or [revokes](Server::revoke).
+    /// 3. One thread at a time [looks](Server::look), [revokes](Server::revoke), or [stands in](Server::stand_in).
     /// 4. [`open`](Server::open) comes first, once; [`pass`](Server::pass) is called by the worker with the turn.
     pub const unsafe fn new(
         head: &'m Head<M>,

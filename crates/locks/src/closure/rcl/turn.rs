@@ -8,7 +8,8 @@
 //! ```text
 //! | bits  | meaning                                                                                   |
 //! |-------|-------------------------------------------------------------------------------------------|
-//! | 0–11  | the worker with the turn: its number plus one; 0: none, the first that comes takes it     |
+//! | 0–11  | the worker with the turn: its number plus one; 0: none, the first that comes takes it;    |
+//! |       | 4095: the manager [stands in](Server::stand_in)                                           |
 //! | 12    | REVOKING: the manager is about to see whether that worker is in a section                 |
 //! | 13    | CLOSED: no worker will have the turn any more                                             |
 //! | 16–27 | the last of the free workers, plus one; the others follow by their `next`                 |
@@ -18,6 +19,8 @@
 //!                                         ── W is inside, F is free ─> (F)     F is woken
 //!                                         ── W is inside, none is free ─> (0)  a thread is to be made
 //!   (0)      ── a worker comes ──> (that worker)
+//!   (0)      ── no thread can be made ──> (manager) ── it has granted ─> (0), or (F) if F has come meanwhile
+//!                                                   ── it has closed the server ─> CLOSED
 //!   (W)      ── another worker comes ──> (W), and that one is on the list
 //! ```
 //!
@@ -33,7 +36,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::names::EACH;
 use super::server::{Server, mark};
-use super::worker::HOLDER;
+use super::worker::{HOLDER, MANAGER};
 use crate::machine::{Machine, Patience, Word};
 use crate::parts::naps::nap_longer;
 
@@ -88,7 +91,8 @@ pub enum Look {
     Fine,
     /// It was stuck in a section. This worker has the turn now.
     Elected(u32),
-    /// It is stuck, and no other worker is free. The first worker that comes takes the turn. A thread should be made.
+    /// It is stuck, and no other worker is free. The first worker that comes takes the turn. A thread should be made; if
+    /// none can be, the manager [stands in](Server::stand_in).
     Wanted,
 }
 
@@ -175,7 +179,7 @@ impl<M: Machine> Server<'_, M> {
     }
 
     /// The worker that was seen to have the turn loses it, if it is inside a section: (W) -> (W), (F) or (0). The
-    /// page's invariants 2 and 3. One thread at a time may call this or [`look`](Server::look).
+    /// page's invariants 2 and 3. One thread at a time may call this, [`look`](Server::look) or `stand_in`.
     pub fn revoke(&self, at_turn: u32) -> Look {
         let turn = &self.head.turn;
         if turn.fetch_or(REVOKING, AcqRel) & CLOSED != 0 {
@@ -189,11 +193,24 @@ impl<M: Machine> Server<'_, M> {
             self.head.first.store(slot + 1, Relaxed); // Published by `turn`.
             self.busy[(slot / EACH) as usize].fetch_or(mark(slot), Relaxed); // Published by `turn`.
         }
+        if inside {
+            return self.pass_on();
+        }
+        loop {
+            let seen = turn.load(Acquire);
+            if turn.compare_exchange(seen, given(seen, Some(at_turn)), AcqRel, Relaxed).is_ok() {
+                return Look::Fine;
+            }
+        }
+    }
+
+    /// The thread that has the turn no longer has it: (·) -> (F), or (0) if no worker is free. By the manager.
+    fn pass_on(&self) -> Look {
+        let turn = &self.head.turn;
         loop {
             let seen = turn.load(Acquire);
             let free = first_free(seen);
             let new = match free {
-                _ if !inside => given(seen, Some(at_turn)),
                 Some(first) => {
                     let next = self.workers[first as usize].next.load(Relaxed);
                     given(seen, free) & ((1 << FREE) - 1) | next << FREE
@@ -202,7 +219,6 @@ impl<M: Machine> Server<'_, M> {
             };
             if turn.compare_exchange(seen, new, AcqRel, Relaxed).is_ok() {
                 return match free {
-                    _ if !inside => Look::Fine,
                     Some(first) => {
                         self.rouse(first);
                         Look::Elected(first)
@@ -211,6 +227,26 @@ impl<M: Machine> Server<'_, M> {
                 };
             }
         }
+    }
+
+    /// All workers are in sections, and no thread can be made. A section may end only after it has been granted a lock,
+    /// which needs no worker: the manager takes the turn, and [grants](Server::grant). It closes the server, if it is
+    /// to be closed. (0) -> (manager) -> (0), (F) or closed. The manager calls this at each look at which a worker is
+    /// wanted and none can be made. One thread at a time may call this, [`look`](Server::look) or `revoke`.
+    pub fn stand_in(&self) -> Look {
+        let turn = &self.head.turn;
+        let seen = turn.load(Relaxed); // The exchange checks it.
+        let is_free = seen & CLOSED == 0 && holder(seen).is_none();
+        // AcqRel, as each exchange of `turn`: what those did who had it before is seen; the next one sees the grants.
+        if !is_free || turn.compare_exchange(seen, given(seen, Some(MANAGER)), AcqRel, Relaxed).is_err() {
+            return Look::Fine; // A worker has come.
+        }
+        if self.is_closing() {
+            self.shut();
+            return Look::Fine;
+        }
+        self.grant();
+        self.pass_on()
     }
 
     /// Waits until no worker has the turn any more, where the one that had it has begun to close the server.

@@ -11,6 +11,8 @@ pub(super) const HOLDER: u32 = (1 << 12) - 1;
 
 /// Workers of a server, at most.
 pub const WORKERS: u32 = HOLDER - 1;
+/// The number by which the manager has the turn. No worker has it.
+pub(super) const MANAGER: u32 = WORKERS;
 
 /// A servicing thread, as others see it.
 #[repr(C, align(64))]

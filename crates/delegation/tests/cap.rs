@@ -1,0 +1,105 @@
+//! All servicing threads that there may be are in sections. What those sections need of the server goes on.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use common::{limited, with_threads};
+use flashlock_delegation::{Cond, Delegated, Server};
+use flashlock_locks::machine::{Clock, Deadline};
+
+/// The manager has taken the turn from the last thread, and could not make another one.
+fn await_short(server: &Server) {
+    while server.statistics().threads_short == 0 {
+        thread::yield_now();
+    }
+}
+
+/// The section is longer than the time-out, and asks for a free lock only then.
+#[test]
+fn a_nested_section_of_a_free_lock() {
+    limited("nested at the cap", || {
+        let server = with_threads(1);
+        let (outer, nested) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+        outer.run(|outer| {
+            await_short(&server);
+            nested.run(|nested| *nested += 1);
+            *outer += 1;
+        });
+        assert_eq!((outer.into_inner(), nested.into_inner()), (1, 1));
+    });
+}
+
+/// Each of four threads is in a section of its own lock, and they nest in turn into one lock.
+#[test]
+fn a_nested_lock_that_several_want() {
+    limited("a nested lock at the cap", || {
+        const THREADS: u32 = 4;
+        let server = with_threads(THREADS);
+        let outer = [0; THREADS as usize].map(|zero| Delegated::<u32>::on(&server, zero));
+        let nested = Delegated::<u32>::on(&server, 0);
+        thread::scope(|scope| {
+            for outer in &outer {
+                let (server, nested) = (&server, &nested);
+                scope.spawn(move || {
+                    outer.run(|_| {
+                        await_short(server);
+                        nested.run(|nested| *nested += 1);
+                    });
+                });
+            }
+        });
+        assert_eq!(nested.into_inner(), THREADS);
+    });
+}
+
+/// A wait gets its lock back.
+#[test]
+fn a_wait_that_ends_when_its_time_has_come() {
+    limited("a timed wait at the cap", || {
+        let server = with_threads(1);
+        let (data, cond) = (Delegated::<u32>::on(&server, 0), Cond::new());
+        data.run_inside(|inside| {
+            await_short(&server);
+            let long_ago = Deadline { clock: Clock::Monotonic, sec: 0, nsec: 1 };
+            assert!(inside.wait_until(&cond, long_ago));
+            **inside += 1;
+        });
+        assert_eq!(data.into_inner(), 1);
+    });
+}
+
+/// The only thread's section waits for another section. When the server is closed, that one is run under an ordinary
+/// lock.
+#[test]
+fn a_server_closes() {
+    limited("closing at the cap", || {
+        let server = with_threads(1);
+        let (waits, sets) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+        let (inside, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                waits.run(|count| {
+                    inside.store(true, Relaxed);
+                    while !goes.load(Relaxed) {
+                        thread::yield_now();
+                    }
+                    *count += 1;
+                });
+            });
+            while !inside.load(Relaxed) {
+                thread::yield_now();
+            }
+            scope.spawn(|| {
+                sets.run(|count| {
+                    goes.store(true, Relaxed);
+                    *count += 1;
+                });
+            });
+            await_short(&server);
+            server.close();
+        });
+        assert_eq!((waits.into_inner(), sets.into_inner()), (1, 1));
+    });
+}
