@@ -76,6 +76,9 @@ impl Manager {
                 Look::Elected(worker) => self.elected(worker),
                 Look::Wanted => self.make(),
             }
+            if host.core.is_closed() {
+                continue; // By this thread, perhaps: then nobody calls it.
+            }
             asleep = if host.core.is_asleep() { asleep + 1 } else { 0 };
             if asleep < QUIET || !host.core.falls_quiet() {
                 futex::park(&host.bell.0, bell, Some(clock::after(timeout)));
