@@ -51,7 +51,7 @@ struct Manager {
     host: &'static Host,
     watch: Watch,
     workers: Vec<JoinHandle<()>>,
-    /// Whether the user was warned that threads are short, since the last election.
+    /// Whether the user was warned that threads are short.
     told: bool,
 }
 
@@ -96,7 +96,6 @@ impl Manager {
     fn elected(&mut self, worker: u32) {
         let host = self.host;
         host.elections.fetch_add(1, Relaxed);
-        self.told = false;
         self.put_first(worker);
     }
 

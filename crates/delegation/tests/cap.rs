@@ -1,11 +1,12 @@
-//! All servicing threads that there may be are in sections. What those sections need of the server goes on.
+//! All servicing threads that there may be are in sections. What those sections need of the server goes on. The user is
+//! told.
 
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use common::{limited, with_threads};
+use common::{again, is_again, limited, with_threads};
 use flashlock_delegation::{Cond, Delegated, Server};
 use flashlock_locks::machine::{Clock, Deadline};
 
@@ -102,4 +103,42 @@ fn a_server_closes() {
         });
         assert_eq!((waits.into_inner(), sets.into_inner()), (1, 1));
     });
+}
+
+/// Both threads of a server are in sections, then not, and then again: there was an election in between.
+fn twice_at_the_cap() {
+    let server = with_threads(2);
+    let data = [0; 2].map(|zero| Delegated::<u32>::on(&server, zero));
+    for _ in 0..3 {
+        let (before, goes) = (server.statistics().threads_short, AtomicBool::new(false));
+        thread::scope(|scope| {
+            for data in &data {
+                let goes = &goes;
+                scope.spawn(move || {
+                    data.run(|count| {
+                        while !goes.load(Relaxed) {
+                            thread::yield_now();
+                        }
+                        *count += 1;
+                    });
+                });
+            }
+            while server.statistics().threads_short == before {
+                thread::yield_now();
+            }
+            goes.store(true, Relaxed);
+        });
+    }
+    assert!(server.statistics().elections > 1);
+}
+
+#[test]
+fn the_user_is_told_once() {
+    if is_again() {
+        return limited("twice at the cap", twice_at_the_cap);
+    }
+    let done = again("the_user_is_told_once", |_| ());
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(text.matches("another thread cannot be made").count(), 1, "{text}");
 }

@@ -4,49 +4,19 @@ mod common;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 
-use common::{limited, server};
+use common::{Data, THREADS, limited, server, torture};
 use flashlock_delegation::{Delegated, Options, Server};
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark, Umwait, WaitPolicy};
 
-const THREADS: u64 = 4;
 const ROUNDS: u64 = 5_000;
-
-/// A thread's own number and a count of what it did, and all rounds: nothing but the lock protects them.
-type Data = (Vec<u64>, u64);
-
-fn add<W: WaitPolicy>(data: &Delegated<Data, W>, me: u64, round: u64) {
-    let (mine, all) = data.run(|(own, all)| {
-        own[me as usize] += 1;
-        *all += 1;
-        (own[me as usize], *all)
-    });
-    assert_eq!(mine, round + 1);
-    assert!((mine..=THREADS * ROUNDS).contains(&all));
-}
-
-fn torture<W: WaitPolicy>(data: &Delegated<Data, W>, rounds: u64, meanwhile: impl FnOnce(&AtomicBool)) {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..THREADS).map(|me| scope.spawn(move || (0..rounds).for_each(|round| add(data, me, round)))).collect();
-        let (over, data) = (&over, data);
-        scope.spawn(move || {
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
-            over.store(true, Relaxed);
-            let _ = data;
-        });
-        meanwhile(over);
-    });
-    data.run(|data| assert_eq!(*data, (vec![rounds; THREADS as usize], THREADS * rounds)));
-}
 
 fn every_wait<W: WaitPolicy>(rounds: u64) {
     let server = server();
-    torture(&Delegated::<Data, W>::waiting_on(&server, (vec![0; THREADS as usize], 0)), rounds, |_| ());
-    torture(&Delegated::<Data, W>::waiting((vec![0; THREADS as usize], 0)), rounds, |_| ());
+    torture(&Delegated::<Data, W>::waiting_on(&server, Data::default()), rounds, |_, _| ());
+    torture(&Delegated::<Data, W>::waiting(Data::default()), rounds, |_, _| ());
     // A scan counts when it ends, which may be after its last client has gone on.
     while server.statistics().sections < THREADS * rounds + 1 {
         thread::yield_now();
@@ -72,10 +42,9 @@ fn clients_wait_in_every_way() {
 fn locks_move_while_they_are_used() {
     limited("locks move", || {
         let (first, second) = (server(), server());
-        let data = Delegated::<Data>::new((vec![0; THREADS as usize], 0));
-        torture(&data, ROUNDS, |over| {
+        torture(&Delegated::<Data>::new(Data::default()), ROUNDS, |data, over| {
             for turn in 0.. {
-                if over.load(Relaxed) {
+                if over() {
                     break;
                 }
                 data.assign([Some(&first), None, Some(&second), Some(&first), Some(&second)][turn % 5]);
@@ -91,8 +60,8 @@ fn a_server_closes_while_it_is_used() {
     limited("a server closes", || {
         for _ in 0..20 {
             let server = server();
-            let data = Delegated::<Data>::on(&server, (vec![0; THREADS as usize], 0));
-            torture(&data, 500, |_| server.close());
+            let data = Delegated::<Data>::on(&server, Data::default());
+            torture(&data, 500, |_, _| server.close());
             assert_eq!(data.server(), None);
         }
     });
@@ -297,7 +266,7 @@ fn real_time_scheduling_is_tried_and_never_assumed() {
     limited("real-time scheduling", || {
         let options = Options { scheduling: Scheduling::RealTime, cpu: Some(0), ..Options::default() };
         let server = Server::open(options).unwrap();
-        torture(&Delegated::<Data>::on(&server, (vec![0; THREADS as usize], 0)), 1_000, |_| ());
+        torture(&Delegated::<Data>::on(&server, Data::default()), 1_000, |_, _| ());
         // SAFETY: asks about the calling thread; SCHED_FIFO needs a privilege that this may show: as the server found
         // it.
         let policy = Delegated::<()>::on(&server, ()).run(|()| unsafe { libc::sched_getscheduler(0) });
