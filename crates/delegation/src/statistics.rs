@@ -24,7 +24,7 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Counts {
-    /// Counts a scan. `clients`: how many clients there are.
+    /// Counts a scan. `clients`: how many clients there are now.
     #[inline]
     pub(crate) fn note(&self, pass: &Pass, clients: impl FnOnce() -> u32) {
         add(&self.scans, 1);
@@ -35,7 +35,8 @@ impl Counts {
             add(&self.busy, 1);
             add(&self.sections, u64::from(pass.sections));
             add(&self.mixed, u64::from(pass.mixed));
-            add(&self.clients, u64::from(clients()));
+            // Clients may have left since their sections were run.
+            add(&self.clients, u64::from(clients().max(pass.sections)));
         }
     }
 }
@@ -82,7 +83,8 @@ impl Statistics {
         self.clients_at_busy_scans += counts.clients.load(Relaxed);
     }
 
-    /// Sections per busy scan, divided by the clients: 1 if each of them always waits. Section 4.2.
+    /// Sections per busy scan, divided by the clients: 1 if each of them always waits; never more. Section 4.2 divides by
+    /// the cores, because there a client has a core. Here clients come and go, and may be fewer or more than cores.
     pub fn use_rate(&self) -> f64 {
         self.sections as f64 / self.clients_at_busy_scans.max(1) as f64
     }
@@ -95,5 +97,19 @@ impl Statistics {
     /// Sections per busy scan.
     pub fn sections_per_scan(&self) -> f64 {
         self.sections as f64 / self.busy_scans.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three clients had sections in a scan, and two of them have left since.
+    #[test]
+    fn a_use_rate_is_at_most_one() {
+        let (counts, mut statistics) = (Counts::default(), Statistics::default());
+        counts.note(&Pass { sections: 3, ..Pass::default() }, || 1);
+        statistics.add(&counts);
+        assert_eq!((statistics.use_rate(), statistics.clients_at_busy_scans), (1.0, 3));
     }
 }
