@@ -119,6 +119,7 @@ pub struct Governor {
     began: Instant,
     /// The epoch of the process that made it.
     epoch: u32,
+    trace: Trace,
 }
 
 fn name_of(meter: &Meter) -> String {
@@ -142,6 +143,10 @@ fn cpu_time(without: &[u32]) -> Duration {
 impl Governor {
     /// A governor with these thresholds. It looks only when its methods are called.
     pub fn new(thresholds: Thresholds) -> Arc<Self> {
+        Self::with(thresholds, Trace::Nowhere)
+    }
+
+    fn with(thresholds: Thresholds, trace: Trace) -> Arc<Self> {
         let state = PerProcess::new();
         state.get_or(|| Mutex::new(State::new(thresholds)));
         Arc::new(Self {
@@ -150,11 +155,12 @@ impl Governor {
             next: AtomicU32::new(1),
             began: Instant::now(),
             epoch: Machine::epoch(),
+            trace,
         })
     }
 
-    /// The process's governor, with the thresholds of the [configuration](crate::config), and a thread that looks. (A
-    /// forked child makes its own.)
+    /// The process's governor, with the thresholds of the [configuration](crate::config), and a thread that looks. It
+    /// adds its decisions to the file that [`ENV_TRACE`] names. (A forked child makes its own.)
     ///
     /// # Errors
     /// What is wrong with the configuration; the system's error if it refuses the thread.
@@ -170,9 +176,9 @@ impl Governor {
             return Ok(made);
         }
         // What fails now may succeed when the next lock is made.
-        let governor = Self::new(named::thresholds()?);
-        let (looks, mut trace) = (governor.clone(), Trace::of_env()?);
-        start("rcl-governor".to_owned(), move || looks.live(&mut trace))?;
+        let governor = Self::with(named::thresholds()?, Trace::of_env()?);
+        let looks = governor.clone();
+        start("rcl-governor".to_owned(), move || looks.live())?;
         Ok(governor_of_process.get_or_init(|| governor))
     }
 
@@ -233,7 +239,8 @@ impl Governor {
 
     /// Decides by what was measured, and says where locks are to be. Returns the decisions.
     pub fn step(&self, seen: &Seen) -> Vec<Decision> {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = &mut *guard;
         let moves = state.policy.decide(seen);
         let mut decisions = Vec::new();
         for Move { lock, from, to, why } in moves {
@@ -260,6 +267,8 @@ impl Governor {
         state.decisions.extend(decisions.iter().cloned());
         let surplus = state.decisions.len().saturating_sub(KEPT);
         state.decisions.drain(..surplus);
+        drop(guard); // To write may take long.
+        decisions.iter().for_each(|decision| self.trace.add(decision));
         decisions
     }
 
@@ -294,7 +303,7 @@ impl Governor {
     }
 
     /// The governor's thread.
-    fn live(&self, trace: &mut Trace) {
+    fn live(&self) {
         fifo::like_main_thread();
         let mut quiet = 0;
         loop {
@@ -302,9 +311,7 @@ impl Governor {
             let seen = self.measure();
             let is_idle = |seen: &Seen| seen.locks.iter().all(|lock| lock.sections == 0);
             quiet = if is_idle(&seen) { quiet + 1 } else { 0 };
-            for decision in self.step(&seen) {
-                trace.add(&decision);
-            }
+            self.step(&seen);
             if quiet >= QUIET {
                 self.bell.sleep(|| is_idle(&self.measure()));
                 quiet = 0;
@@ -361,12 +368,12 @@ impl Trace {
         }
     }
 
-    fn add(&mut self, decision: &Decision) {
+    fn add(&self, decision: &Decision) {
         match self {
             Self::Nowhere => {}
             Self::Error => sys::warn_line(&[format!("flashlock: {decision}").as_bytes()]),
             // A decision that cannot be written is lost: the program goes on.
-            Self::File(file) => drop(file.write_all(format!("{decision}\n").as_bytes())),
+            Self::File(file) => drop((&*file).write_all(format!("{decision}\n").as_bytes())),
         }
     }
 }
