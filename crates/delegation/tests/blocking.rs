@@ -3,13 +3,14 @@
 
 mod common;
 
+use std::cell::UnsafeCell;
 use std::io::{Read, Write, pipe};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{limited, server, with_threads};
+use common::{again, is_again, limited, server, with_threads};
 use flashlock_delegation::{Cond, Delegated, Server};
 
 /// How often the time-out passes with one thread before it is taken for a hang.
@@ -27,6 +28,14 @@ fn await_election(server: &Server) {
     while server.statistics().elections == 0 {
         thread::yield_now();
     }
+}
+
+/// No section of this server ends, while the time-out passes again and again.
+fn await_hang(server: &Server, name: &str) {
+    while server.statistics().threads_short < TIMEOUTS {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.statistics().sections, 0, "{name}: a section has ended with one servicing thread");
 }
 
 impl Case<'_> {
@@ -55,17 +64,7 @@ impl Case<'_> {
                 });
             });
             if rescue {
-                let mut short = 0;
-                while short < TIMEOUTS {
-                    short = server.statistics().threads_short;
-                    thread::sleep(Duration::from_millis(1));
-                }
-                assert_eq!(
-                    server.statistics().sections,
-                    0,
-                    "{}: a section has ended with one servicing thread",
-                    self.name
-                );
+                await_hang(server, self.name);
                 (self.ends)();
             }
         });
@@ -75,15 +74,24 @@ impl Case<'_> {
         }
     }
 
-    /// With one servicing thread, and with many.
-    fn both(&self) {
+    /// With one servicing thread.
+    fn hangs(&self) {
+        limited(self.name, || self.play(&with_threads(1), true));
+    }
+
+    /// With many.
+    fn ends(&self) {
         limited(self.name, || {
-            self.play(&with_threads(1), true);
             let server = server();
             self.play(&server, false);
             await_election(&server);
             assert_eq!(server.statistics().threads_short, 0, "{}", self.name);
         });
+    }
+
+    fn both(&self) {
+        self.hangs();
+        self.ends();
     }
 }
 
@@ -123,99 +131,148 @@ fn a_mutex_and_a_condition_variable() {
     Case { name: "a condition variable", waits: &waits, ends: &ends }.both();
 }
 
+/// The C library's, which is not this library's.
+struct Posix(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: any thread may lock it, and its address does not change while it is held.
+unsafe impl Sync for Posix {}
+
+impl Posix {
+    fn held<T>(&self, act: impl FnOnce() -> T) -> T {
+        // SAFETY: initialised; the thread that locks it unlocks it.
+        unsafe {
+            assert_eq!(libc::pthread_mutex_lock(self.0.get()), 0);
+            let result = act();
+            assert_eq!(libc::pthread_mutex_unlock(self.0.get()), 0);
+            result
+        }
+    }
+}
+
 /// A thread holds a mutex until a section of the server has run; another section wants the mutex.
 #[test]
 fn a_posix_mutex() {
-    limited("a mutex", || {
-        let server = server();
-        let (wants, lets_go) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
-        let mutex = Mutex::new(());
-        let inside = AtomicBool::new(false);
+    let mutex = Posix(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+    let let_go = AtomicBool::new(false);
+    let (waits, ends) = (|| mutex.held(|| ()), || let_go.store(true, Relaxed));
+    let case = Case { name: "a POSIX mutex", waits: &waits, ends: &ends };
+    let while_held = |play: &dyn Fn()| {
+        let_go.store(false, Relaxed);
+        let (holds, held) = std::sync::mpsc::channel();
         thread::scope(|scope| {
-            let held = mutex.lock().unwrap();
             scope.spawn(|| {
-                wants.run(|count| {
-                    inside.store(true, Relaxed);
-                    let _held = mutex.lock().unwrap();
-                    *count += 1;
+                mutex.held(|| {
+                    holds.send(()).unwrap();
+                    await_flag(&let_go);
                 });
             });
-            while !inside.load(Relaxed) {
-                thread::yield_now();
-            }
-            lets_go.run(|count| *count += 1);
-            drop(held);
+            held.recv().unwrap();
+            play();
         });
-        assert_eq!((wants.into_inner(), lets_go.into_inner()), (1, 1));
-        await_election(&server);
-    });
+    };
+    while_held(&|| case.hangs());
+    while_held(&|| case.ends());
 }
 
 /// Server A's section nests into B, whose section nests into another lock of A.
+fn nest(a: &Server, b: &Server, clients: u32, rounds: u32) {
+    let (outer, middle) = (Delegated::<u32>::on(a, 0), Delegated::<u32>::on(b, 0));
+    let inner = Delegated::<u32>::on(a, 0);
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    outer.run(|outer| {
+                        *outer += 1;
+                        middle.run(|middle| {
+                            *middle += 1;
+                            inner.run(|inner| *inner += 1);
+                        });
+                    });
+                    inner.run(|inner| *inner += 1);
+                }
+            });
+        }
+    });
+    let all = clients * rounds;
+    assert_eq!((outer.into_inner(), middle.into_inner(), inner.into_inner()), (all, all, 2 * all));
+}
+
 #[test]
 fn servers_that_nest_into_each_other() {
-    limited("servers that nest", || {
-        let (a, b) = (server(), server());
-        let (outer, middle) = (Delegated::<u32>::on(&a, 0), Delegated::<u32>::on(&b, 0));
-        let inner = Delegated::<u32>::on(&a, 0);
-        let rounds = if cfg!(debug_assertions) { 20 } else { 200 };
+    limited("servers that nest", || nest(&server(), &server(), 3, if cfg!(debug_assertions) { 20 } else { 200 }));
+}
+
+/// The same, if A has one servicing thread. Nothing ends that: it is a process of its own that ends.
+#[test]
+fn servers_that_nest_with_one_thread() {
+    const HANGS: i32 = 17;
+    if is_again() {
+        let (a, b) = (with_threads(1), server());
         thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..rounds {
-                        outer.run(|outer| {
-                            *outer += 1;
-                            middle.run(|middle| {
-                                *middle += 1;
-                                inner.run(|inner| *inner += 1);
-                            });
-                        });
-                        inner.run(|inner| *inner += 1);
-                    }
-                });
-            }
+            scope.spawn(|| nest(&a, &b, 1, 1));
+            scope.spawn(|| {
+                await_hang(&a, "servers that nest");
+                std::process::exit(HANGS);
+            });
         });
-        assert_eq!((outer.into_inner(), middle.into_inner(), inner.into_inner()), (3 * rounds, 3 * rounds, 6 * rounds));
+    }
+    limited("servers that nest, one thread", || {
+        let done = again("servers_that_nest_with_one_thread", |_| ());
+        assert_eq!(done.status.code(), Some(HANGS), "{done:?}");
     });
 }
 
-/// A nested section of the same server, whose lock is held by a section that waits for a third lock's.
+fn await_flag(flag: &AtomicBool) {
+    while !flag.load(Relaxed) {
+        thread::yield_now();
+    }
+}
+
+/// A nested section of the same server, whose lock is held by a section that waits for a third lock's. With one
+/// servicing thread, `rescue` ends the wait from outside.
+fn nested_lock_whose_owner_is_blocked(server: &Server, rescue: bool) {
+    let (outer, nested) = (Delegated::<u32>::on(server, 0), Delegated::<u32>::on(server, 0));
+    let third = Delegated::<u32>::on(server, 0);
+    let (owned, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            nested.run(|count| {
+                owned.store(true, Relaxed);
+                await_flag(&goes);
+                *count += 1;
+            });
+        });
+        scope.spawn(|| {
+            await_flag(&owned);
+            outer.run(|count| {
+                third.run(|third| *third += 1);
+                nested.run(|nested| *nested += 1);
+                *count += 1;
+            });
+        });
+        scope.spawn(|| {
+            await_flag(&owned);
+            while third.run(|third| *third) == 0 {
+                thread::yield_now();
+            }
+            third.run(|_| goes.store(true, Relaxed));
+        });
+        if rescue {
+            await_hang(server, "a nested lock");
+            goes.store(true, Relaxed);
+        }
+    });
+    assert_eq!((outer.into_inner(), nested.into_inner(), third.into_inner()), (1, 2, 1));
+}
+
 #[test]
 fn a_nested_lock_whose_owner_is_blocked() {
     limited("a nested lock", || {
+        nested_lock_whose_owner_is_blocked(&with_threads(1), true);
         let server = server();
-        let (outer, nested) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
-        let third = Delegated::<u32>::on(&server, 0);
-        let (owned, goes) = (AtomicBool::new(false), AtomicBool::new(false));
-        let await_flag = |flag: &AtomicBool| {
-            while !flag.load(Relaxed) {
-                thread::yield_now();
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                nested.run(|count| {
-                    owned.store(true, Relaxed);
-                    await_flag(&goes);
-                    *count += 1;
-                });
-            });
-            scope.spawn(|| {
-                await_flag(&owned);
-                outer.run(|count| {
-                    third.run(|third| *third += 1);
-                    nested.run(|nested| *nested += 1);
-                    *count += 1;
-                });
-            });
-            scope.spawn(|| {
-                while third.run(|third| *third) == 0 {
-                    thread::yield_now();
-                }
-                third.run(|_| goes.store(true, Relaxed));
-            });
-        });
-        assert_eq!((outer.into_inner(), nested.into_inner(), third.into_inner()), (1, 2, 1));
+        nested_lock_whose_owner_is_blocked(&server, false);
+        assert_eq!(server.statistics().threads_short, 0);
     });
 }
 
