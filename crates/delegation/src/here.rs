@@ -18,6 +18,7 @@ use flashlock_native::sys;
 
 use crate::Machine;
 use crate::host::Host;
+use crate::threads;
 
 /// The calling thread.
 pub(crate) struct Here;
@@ -180,6 +181,12 @@ unsafe impl Roster<Machine> for Here {
 
     fn calls(&self, number: u32) {
         Host::of(number).call_manager();
+    }
+
+    fn serves(&self) {
+        if let Some((number, _)) = WORKER.get() {
+            threads::serves(Host::of(number));
+        }
     }
 
     fn works(&self) {

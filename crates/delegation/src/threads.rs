@@ -96,15 +96,21 @@ impl Manager {
     fn elected(&mut self, worker: u32) {
         let host = self.host;
         host.elections.fetch_add(1, Relaxed);
-        self.put_first(worker);
+        self.rank(Some(worker));
     }
 
-    /// Among threads of the same real-time priority that worker is first.
-    fn put_first(&self, worker: u32) {
+    /// The worker that serves has real-time priority, or that one, which is to serve; the others have not.
+    fn rank(&self, first: Option<u32>) {
         let host = self.host;
-        if host.is_fifo.load(Relaxed) {
-            let id = host.ids[worker as usize].load(Relaxed);
-            elect_by_priority(host.threads(), id, fifo::requeue);
+        if !host.is_fifo.load(Relaxed) {
+            return;
+        }
+        let id = |worker: u32| host.ids[worker as usize].load(Relaxed);
+        elect_by_priority(host.threads(), first.map_or(0, id), fifo::steps_down);
+        // A worker may have taken the turn meanwhile, and asked for its priority before this thread has lowered it. The
+        // kernel orders the two: if the worker was first, the turn is seen here. If not, it has asked since.
+        if let Some(serving) = host.core.serving() {
+            fifo::steps_up(id(serving));
         }
     }
 
@@ -125,7 +131,7 @@ impl Manager {
                 }
                 while host.core.serving().is_none() && !host.core.is_closed() {
                     sys::nap(COMES_WITHIN);
-                    self.put_first(me);
+                    self.rank(Some(me));
                 }
             }
             Err(error) => {
@@ -148,8 +154,9 @@ impl Manager {
                     sys::warn_line(&[text.as_bytes()]);
                 }
                 // A section that has not ended may wait for a lock that is free.
-                if let Look::Elected(worker) = host.core.stand_in() {
-                    self.elected(worker);
+                match host.core.stand_in() {
+                    Look::Elected(worker) => self.elected(worker),
+                    Look::Fine | Look::Wanted => self.rank(None),
                 }
             }
         }
@@ -176,16 +183,72 @@ fn work(host: &'static Host, me: u32) {
     host.call_manager(); // The server is closed: the manager must see that.
 }
 
+/// The calling thread, a worker, has the turn. If it lost the turn before, it was made an ordinary thread.
+pub(crate) fn serves(host: &Host) {
+    if host.is_fifo.load(Relaxed) && !fifo::ask(fifo::WORKER) {
+        host.is_fifo.store(false, Relaxed);
+    }
+}
+
 /// The calling thread is that worker, until the server is closed.
 fn serve(host: &'static Host, me: u32) {
-    let real_time = fifo::is_real_time();
+    // With its own priority, which it has only while it serves; or with that of the process's main thread.
+    let real_time = host.may_be_fifo.load(Relaxed) || fifo::is_real_time();
     let (counts, mut breath) = (&host.counts[me as usize], fifo::Breath::default());
     as_worker(host.core.number(), me, || {
         host.core.work::<SpinThenPark, _>(me, &Here, |pass| {
             counts.note(pass, || host.core.clients());
             if real_time {
-                breath.take();
+                breath.take(pass.sections);
             }
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use flashlock_locks::closure::rcl::{Lock, slot};
+
+    use super::*;
+    use crate::Machine;
+
+    const TIMEOUT: u64 = 1_000;
+
+    /// A section in which the manager looks, at these times.
+    struct Looked {
+        host: &'static Host,
+        watch: Watch,
+        at: Vec<u64>,
+        found: Vec<Look>,
+    }
+
+    /// # Safety
+    /// The context is a [`Looked`].
+    unsafe fn look(context: *mut ()) {
+        // SAFETY: the callers' promise; nothing else accesses it meanwhile.
+        let Looked { host, watch, at, found } = unsafe { &mut *context.cast() };
+        *found = at.iter().map(|now| host.core.look(watch, *now, TIMEOUT)).collect();
+    }
+
+    /// The manager looks once a time-out. A section loses the turn at the second look that finds it, and so within two
+    /// time-outs. That another one was found before does not count. The clock is made up.
+    #[test]
+    fn a_section_that_does_not_end_loses_the_turn_at_the_second_look() {
+        let host = Host::open(Options { threads: 1, ..Options::default() }).expect("memory");
+        let (core, lock) = (host.core, Lock::<Machine>::of(host.core.number()));
+        let client = core.join().expect("the first client");
+        let mut looked = Looked { host, watch: Watch::default(), at: Vec::new(), found: Vec::new() };
+        assert!(core.await_turn(0));
+        for (at, expected) in [
+            (vec![0, TIMEOUT - 1], vec![Look::Fine, Look::Fine]),
+            (vec![TIMEOUT, 2 * TIMEOUT - 1, 2 * TIMEOUT], vec![Look::Fine, Look::Fine, Look::Wanted]),
+        ] {
+            looked.at = at;
+            let is_lost = expected.contains(&Look::Wanted);
+            // SAFETY: the number is this thread's, and has no request. What the section uses stays where it is.
+            assert!(unsafe { core.post(client, (slot::RUN, &lock), (look, (&raw mut looked).cast())) });
+            as_worker(core.number(), 0, || assert_eq!(core.pass(0, &Here).lost, is_lost));
+            assert_eq!(looked.found, expected);
+        }
+    }
 }

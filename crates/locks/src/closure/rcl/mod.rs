@@ -83,8 +83,10 @@
 //! - **(d)** Line 6: `is_alive` is set once a scan, so that a long scan looks stuck. Here `at` changes with each
 //!   section.
 //! - **(e)** Algorithm 3, `elect`: to lower and raise a thread's priority moves it to the *end* of the FIFO queue. Here
-//!   all others are moved ([`turn::elect_by_priority`]). Without FIFO scheduling, the elected thread is woken, and the
-//!   others do not have the turn.
+//!   all others step back ([`turn::elect_by_priority`]): they are scheduled like any thread until they have the turn
+//!   again. So a section that has lost the turn and polls does not keep the CPU from the thread that serves, also if
+//!   that one sleeps in between. Without FIFO scheduling, the elected thread is woken, and the others do not have the
+//!   turn.
 //!
 //! ## State, and which thread writes it
 //! ```text

@@ -26,6 +26,9 @@ pub unsafe trait Roster<M: Machine> {
     /// A worker of that server is about to sleep in a section: the manager should look at once.
     fn calls(&self, _number: u32) {}
 
+    /// The calling thread, a worker, has the turn from now on.
+    fn serves(&self) {}
+
     /// The worker with the turn is about to sleep, because there is nothing to do.
     fn idles(&self) {}
 

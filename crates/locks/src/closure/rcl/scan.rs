@@ -224,6 +224,7 @@ impl<M: Machine> Server<'_, M> {
     /// What a servicing thread runs; returns when the server is closed. `note` is called with each scan.
     pub fn work<W: WaitPolicy, R: Roster<M>>(&self, me: u32, roster: &R, mut note: impl FnMut(&Pass)) {
         while self.await_turn(me) {
+            roster.serves();
             loop {
                 if self.is_closing() {
                     self.shut();

@@ -268,11 +268,11 @@ impl<M: Machine> Server<'_, M> {
     }
 }
 
-/// Makes one of these threads the first of its priority in a FIFO queue of the scheduler, by moving all others to its
-/// end.
+/// Makes one of these threads the first of its priority in a FIFO queue of the scheduler, by having all others step
+/// back.
 ///
-/// `requeue` lowers and raises a thread's priority, after which the thread is last. (Algorithm 3 does that to the
-/// elected thread, and so makes it the last of all.)
-pub fn elect_by_priority(workers: impl Iterator<Item = u32>, elected: u32, requeue: impl FnMut(u32)) {
-    workers.filter(|worker| *worker != elected).for_each(requeue);
+/// `step_back` lowers a thread's priority, and may raise it again: then the thread is last. (Algorithm 3 does that to
+/// the elected thread, and so makes it the last of all.)
+pub fn elect_by_priority(workers: impl Iterator<Item = u32>, elected: u32, step_back: impl FnMut(u32)) {
+    workers.filter(|worker| *worker != elected).for_each(step_back);
 }
