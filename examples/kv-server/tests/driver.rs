@@ -1,5 +1,5 @@
-//! The server under each lock, as its clients see it: what it answers, and that nothing is lost. With memcaslap and
-//! memccapable, where they are installed.
+//! The server under each lock, as its clients see it: what it answers, and that nothing is lost. memcaslap and
+//! memccapable (Debian: `libmemcached-tools`) must be installed: without them, their two tests fail.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -208,8 +208,9 @@ fn servers() -> Group {
         title: "Remote core locking: false serialization, figure 13",
         about: "Remote Core Locking, section 4.2 and figure 13: Berkeley DB with 100 clients, whose 11 locks are \
                 served by one server, or by two, the two busiest apart. Machine `opteron-6172`, workload `rcl-locks`. \
-                Of the program only the locks are rebuilt; the delay between sections is set so that one server's use \
-                rate is the paper's. Of two servers the greater rate.",
+                Of the program only the locks are rebuilt: a section takes 1 µs, which is assumed, besides its line, \
+                and the delay between sections is set so that one server's use rate is the paper's. Of two servers \
+                the greater rate.",
         rows: vec![
             Row::input("One server: use rate", Paper::number(0.81), Goal::within(0.81, 0.05), rate("use_rate", one)),
             Row::test(
