@@ -147,7 +147,7 @@ fn from_when_on_a_server_pays_is_measured() {
     let table = "[adaptive]\ngo = ";
     shown
         .stdout(contains(table).and(contains("request-ns = ")))
-        .stderr(contains("share of time").and(contains("served")));
+        .stderr(contains("share of time").and(contains("served")).and(contains("ahead of MCS")));
     let output = flashlock().args(["calibrate", "--delegation", "--quick", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["schema"], &found["version"]), (&"flashlock.delegation".into(), &1.into()));
@@ -155,7 +155,7 @@ fn from_when_on_a_server_pays_is_measured() {
     assert!(go == "never" || go.as_f64().is_some_and(|go| (0.0..=1.0).contains(&go)), "{go}");
     for row in found["rows"].as_array().unwrap() {
         let number = |name: &str| row[name].as_f64().unwrap();
-        assert!(number("ordinary") > 0.0 && number("served") > 0.0, "{row}");
+        assert!(number("ordinary") > 0.0 && number("mcs") > 0.0 && number("served") > 0.0, "{row}");
         assert!((0.0..=1.0).contains(&number("share")) && (0.0..=1.0).contains(&number("heat")), "{row}");
     }
     flashlock().args(["calibrate", "--delegation", "--evidence"]).assert().code(2);

@@ -2,17 +2,22 @@
 //!
 //! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of
 //! *Remote Core Locking* (USENIX ATC 2012). For each delay it measures how many sections they complete under the
-//! ordinary lock, which share of their time the sections take, and how many sections they complete with a server. As in
-//! the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and a server. The
-//! threshold is the share from which on the server is always ahead by [`AHEAD`].
+//! ordinary lock, which share of their time the sections take, how many sections they complete under MCS, and how many
+//! with a server. As in the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and a
+//! server. The threshold is the share from which on the server is always ahead of the ordinary lock by [`AHEAD`]. The
+//! same against MCS is shown, but nothing follows from it: an adaptive lock is an ordinary one otherwise, never MCS.
 
 use std::thread;
 use std::time::Duration;
 
 use flashlock_delegation::adapt::{Governor, Thresholds};
+use flashlock_locks::mutex::queue::Mcs;
+use flashlock_locks::parts::raw::Raw;
+use flashlock_locks::parts::wait::SpinThenPark;
 use flashlock_measure::costs::effort::Effort;
 use flashlock_measure::embedded::Served;
 use flashlock_measure::sections;
+use flashlock_native::{Native, NoStats};
 use flashlock_report::machine::Machine;
 use flashlock_report::{date, table, units};
 use serde::Serialize;
@@ -40,6 +45,8 @@ pub(super) struct Row {
     delay_ns: u32,
     /// Sections per second under the ordinary lock, …
     ordinary: f64,
+    /// … under MCS, …
+    mcs: f64,
     /// … and with a server.
     served: f64,
     /// The share of time in sections, under the ordinary lock.
@@ -54,7 +61,12 @@ pub(super) struct Found {
     threads: usize,
     rows: Vec<Row>,
     thresholds: Thresholds,
+    /// The share of time in sections, under the ordinary lock, from which on a server is ahead of MCS.
+    go_against_mcs: Option<f64>,
 }
+
+/// Its waiters poll, and then sleep, as those of the ordinary lock.
+type AnMcs = Raw<Native<NoStats>, Mcs<SpinThenPark>>;
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -70,23 +82,25 @@ impl Found {
         let long = Duration::from_millis(long);
         let mut rows = Vec::new();
         for delay_ns in DELAYS {
-            let mut all: [Vec<f64>; 4] = Default::default();
+            let mut all: [Vec<f64>; 5] = Default::default();
             for _ in 0..times {
                 let governor = Governor::new(Thresholds::NEVER);
                 let (ordinary, _lines) = sections::rate(Served::measured(&governor), threads, delay_ns, long);
                 let share = governor.measure().locks.first().and_then(|lock| lock.share).unwrap_or(0.0);
+                let (mcs, _lines) = sections::rate(AnMcs::FREE, threads, delay_ns, long);
                 let (served, lines) = sections::rate(Served::new().map_err(Failure::new)?, threads - 1, delay_ns, long);
                 let counted = lines.lock().statistics();
                 let heat = counted.use_rate() * counted.busy_scans as f64 / counted.scans.max(1) as f64;
-                for (all, value) in all.iter_mut().zip([ordinary, served, share, heat]) {
+                for (all, value) in all.iter_mut().zip([ordinary, mcs, served, share, heat]) {
                     all.push(value);
                 }
             }
-            let [ordinary, served, share, heat] = all.map(median);
-            rows.push(Row { delay_ns, ordinary, served, share, heat });
+            let [ordinary, mcs, served, share, heat] = all.map(median);
+            rows.push(Row { delay_ns, ordinary, mcs, served, share, heat });
         }
         let thresholds = thresholds(&rows);
-        Ok(Self { threads, rows, thresholds })
+        let go_against_mcs = last_ahead(&rows, |row| row.mcs).map(|row| rounded(row.share));
+        Ok(Self { threads, rows, thresholds, go_against_mcs })
     }
 
     /// The table of a configuration file, with a comment on its origin.
@@ -99,14 +113,16 @@ impl Found {
 
     /// The result as text.
     pub(super) fn text(&self, title: &str, width: u16) -> String {
-        let heads = ["delay", "share of time", "ordinary, 1/µs", "served, 1/µs", "served : ordinary"];
+        let heads = ["delay", "share of time", "ordinary, 1/µs", "mcs", "served", "served : ordinary", "served : mcs"];
         let mut table = table::new(heads, width);
-        table::numbers(&mut table, [0, 1, 2, 3, 4]);
+        table::numbers(&mut table, [0, 1, 2, 3, 4, 5, 6]);
         for row in &self.rows {
-            let per_us = [row.ordinary, row.served].map(|rate| units::three_digits(rate / 1e6));
-            let [ordinary, served] = per_us;
+            let [ordinary, mcs, served] =
+                [row.ordinary, row.mcs, row.served].map(|rate| units::three_digits(rate / 1e6));
+            let [to_ordinary, to_mcs] =
+                [row.ordinary, row.mcs].map(|rate| format!("{:.2}", row.served / rate.max(1.0)));
             let (delay, share) = (format!("{} ns", row.delay_ns), format!("{:.0} %", 100.0 * row.share));
-            table.add_row([delay, share, ordinary, served, format!("{:.2}", row.served / row.ordinary.max(1.0))]);
+            table.add_row([delay, share, ordinary, mcs, served, to_ordinary, to_mcs]);
         }
         let told = match self.thresholds.go {
             Some(go) => {
@@ -114,7 +130,11 @@ impl Found {
             }
             None => "a server never pays here, so adaptive locks stay ordinary".to_owned(),
         };
-        let threads = format!("{} threads, or {} and a server; {told}", self.threads, self.threads - 1);
+        let against_mcs = match self.go_against_mcs {
+            Some(go) => format!("a server is ahead of MCS from {:.0} % on", 100.0 * go),
+            None => "a server is never ahead of MCS".to_owned(),
+        };
+        let threads = format!("{} threads, or {} and a server; {told}; {against_mcs}", self.threads, self.threads - 1);
         let lines = table::field("-", &threads, 1, width);
         format!("{}\n\n{}\n{lines}", styled(HEADING, title), table::text(&table))
     }
@@ -131,12 +151,15 @@ impl Found {
     }
 }
 
+/// From the shortest delay on, as long as the server is ahead of the other lock: the last row.
+fn last_ahead(rows: &[Row], other: impl Fn(&Row) -> f64) -> Option<&Row> {
+    rows.iter().take_while(|row| row.served >= AHEAD * other(row)).last()
+}
+
 /// Derives the thresholds from rows of ascending delays. If a longer delay has the same share, the longer delay
 /// decides.
 fn thresholds(rows: &[Row]) -> Thresholds {
-    let ahead = |row: &&Row| row.served >= AHEAD * row.ordinary;
-    // From the shortest delay on, as long as the server is ahead.
-    let last = rows.iter().take_while(ahead).last();
+    let last = last_ahead(rows, |row| row.ordinary);
     let ns = |rate: f64| rounded(1e9 / rate.max(1.0));
     let hottest = rows.first().copied().unwrap_or_default();
     Thresholds {
@@ -157,7 +180,7 @@ mod tests {
     use super::*;
 
     fn row(delay_ns: u32, share: f64, ordinary: f64, served: f64) -> Row {
-        Row { delay_ns, share, ordinary, served, heat: share / 2.0 }
+        Row { delay_ns, share, ordinary, mcs: 1.5 * ordinary, served, heat: share / 2.0 }
     }
 
     #[test]
@@ -168,6 +191,8 @@ mod tests {
         let expected = Thresholds { go: Some(0.42), back: 0.11, hand_off_ns: 500.0, request_ns: 200.0 };
         assert_eq!(found, Thresholds { back: found.back, ..expected });
         assert!((found.back - 0.105).abs() < 0.01, "{found:?}");
+        assert_eq!(last_ahead(&rows, |row| row.mcs).map(|row| row.share), Some(0.8), "MCS is faster");
+        assert_eq!(last_ahead(&never, |row| row.mcs), None);
     }
 
     #[test]
@@ -180,7 +205,7 @@ mod tests {
     #[test]
     fn the_file_is_read_as_it_was_written() {
         let rows = vec![row(0, 0.98, 5e6, 2e6)];
-        let found = Found { threads: 2, thresholds: thresholds(&rows), rows };
+        let found = Found { threads: 2, thresholds: thresholds(&rows), rows, go_against_mcs: Some(0.7) };
         let text = found.toml(&Machine::default(), "calibrate --delegation").unwrap();
         assert!(text.contains("[adaptive]\ngo = \"never\"\n"), "{text}");
         #[derive(serde::Deserialize)]
