@@ -98,8 +98,12 @@ fn head(report: &Report) -> String {
          ## How it was compared\n\n\
          The tables compare figures that papers measured on real machines with those of `flashlock simulate`. No row \
          is left out because it misses. These have no workload here, and are left out: sections 6.2 to 6.6 and 6.8 to \
-         6.10 of Malthusian Locks; the applications of Remote Core Locking; memory figures on ShflLocks' slides; other \
-         NUMA-aware locks in CNA's test of updates without lookups. The gain of shuffle reduction in the kernel's lock \
+         6.10 of Malthusian Locks; applications of Remote Core Locking, except for figures 10 and 13; memory figures \
+         on ShflLocks' slides; other NUMA-aware locks in CNA's test of updates without lookups. (Remote Core Locking \
+         measures Raytrace and Radiosity of SPLASH-2, Linear Regression, String Match and Matrix Multiply of Phoenix \
+         2, Memcached, and transactions of Berkeley DB. It gives the share of time in their sections and the misses of \
+         one, but neither the length of sections nor what is done between them, from which a workload could be made. \
+         The programs that it finds no need for a server in are not measured there either.) The gain of shuffle reduction in the kernel's lock \
          has [a page of its own](results/scans.md).\n\n\
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command \
          that makes it.\n\n\
