@@ -193,6 +193,48 @@ CHECK(sections, whoever_does_not_return_ends_the_program)
     CHECK_EQ(process_status(child), 256 + SIGABRT);
 }
 
+static atomic_int begun, goes;
+
+static void *wait_and_add(void *context)
+{
+    begun = 1;
+    while (!goes) nap_ms(1);
+    return add(context);
+}
+
+static void *is_cancelled(void *context)
+{
+    struct work *work = context;
+    void *result;
+    HOT_OK(flashlock_rcl_exec(&work->lock, wait_and_add, work, &result));
+    if ((intptr_t)result != 1)
+        FAIL("the section's result is %ld", (long)(intptr_t)result);
+    pthread_testcancel();
+    return NULL;
+}
+
+/* The thread posted its request before it was cancelled. Its section is done, and its client number is given back. */
+CHECK(sections, a_thread_that_is_cancelled_while_it_waits)
+{
+    struct work work = {0};
+    struct flashlock_rcl_statistics found;
+    CHECK_OK(flashlock_rcl_server_open(&work.server, NULL));
+    CHECK_OK(flashlock_rcl_assign(&work.lock, work.server));
+    pthread_t client = thread_start(is_cancelled, &work);
+    while (!begun) nap_ms(1);
+    CHECK_OK(pthread_cancel(client));
+    nap_ms(20);
+    goes = 1;
+    CHECK_TRUE(thread_join(client) == PTHREAD_CANCELED, "the thread was not cancelled");
+    CHECK_EQ(work.count, 1);
+    CHECK_OK(flashlock_rcl_exec(&work.lock, add, &work, NULL));
+    CHECK_EQ(work.count, 2);
+    CHECK_OK(flashlock_rcl_server_statistics(work.server, &found, sizeof found));
+    CHECK_EQ(found.clients, 1);
+    CHECK_OK(flashlock_rcl_server_close(work.server));
+    CHECK_OK(flashlock_rcl_destroy(&work.lock));
+}
+
 CHECK(sections, a_forked_child_goes_on)
 {
     struct work work = {0};
