@@ -29,6 +29,10 @@
  *   - To go on in the child of a fork() that was made inside a section: the child has the server's thread and no
  *     client.
  *
+ * A thread that waits for a section, or for a condition variable in one, is not cancelled by pthread_cancel(): the calls
+ * of this header are no cancellation points, and the cancellation takes effect after the section. Asynchronous
+ * cancelability (PTHREAD_CANCEL_ASYNCHRONOUS) is forbidden in all of them.
+ *
  * A child that was forked outside of sections has no servers: there, a delegated lock becomes ordinary when it is next
  * used. If another thread was running a section of a lock at the fork, that lock stays held in the child, as a mutex
  * does.
@@ -182,6 +186,9 @@ struct flashlock_rcl_statistics {
     uint32_t clients;       /* its clients now */
     uint32_t real_time;     /* 1: its threads have SCHED_FIFO */
     uint32_t membarrier;    /* 1: requests and answers are free of fences */
+    uint64_t waits_sampled; /* requests that were timed: one in 251 of each thread */
+    uint64_t longest_wait_ns;   /* the longest time from such a request until its section began */
+    double queueing_latency_ns; /* the average time */
 };
 
 /*

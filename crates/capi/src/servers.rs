@@ -33,9 +33,12 @@ pub(crate) struct CStatistics {
     clients: u32,
     real_time: u32,
     membarrier: u32,
+    waits_sampled: u64,
+    longest_wait_ns: u64,
+    queueing_latency_ns: f64,
 }
 
-const _: () = assert!(size_of::<COptions>() == 24 && size_of::<CStatistics>() == 80);
+const _: () = assert!(size_of::<COptions>() == 24 && size_of::<CStatistics>() == 104);
 
 impl From<Statistics> for CStatistics {
     fn from(of: Statistics) -> Self {
@@ -52,6 +55,9 @@ impl From<Statistics> for CStatistics {
             clients: of.clients,
             real_time: of.real_time.into(),
             membarrier: of.membarrier.into(),
+            waits_sampled: of.waits_sampled,
+            longest_wait_ns: of.longest_wait_ns,
+            queueing_latency_ns: of.queueing_latency(),
         }
     }
 }

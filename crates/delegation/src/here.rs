@@ -10,13 +10,14 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{
     AtomicU32,
-    Ordering::{AcqRel, Acquire},
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
 
 use flashlock_locks::closure::rcl::{Roster, Server};
 use flashlock_native::sys;
 
 use crate::Machine;
+use crate::adapt::meter::{EVERY, Sampler};
 use crate::host::Host;
 use crate::threads;
 
@@ -38,11 +39,58 @@ thread_local! {
     static LEASES: ManuallyDrop<Leases> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     /// Whether the thread has given its numbers back.
     static ENDS: Cell<bool> = const { Cell::new(false) };
+    static THREAD: Thread = const {
+        Thread {
+            last: Cell::new(None),
+            worker: Cell::new(None),
+            inside: Cell::new(std::ptr::null()),
+            sampler: Sampler::new(),
+            until_timed: Cell::new(0),
+        }
+    };
+}
+
+/// What each section needs to know of the thread. In a shared library each thread-local value is found by a call, so it
+/// is one.
+pub(crate) struct Thread {
     /// The lease that was used last.
-    static LAST: Cell<Option<Lease>> = const { Cell::new(None) };
-    static WORKER: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
+    last: Cell<Option<Lease>>,
+    worker: Cell<Option<(u32, u32)>>,
     /// The innermost section that the thread runs.
-    static INSIDE: Cell<*const Frame> = const { Cell::new(std::ptr::null()) };
+    inside: Cell<*const Frame>,
+    pub(crate) sampler: Sampler,
+    /// See [`is_to_be_timed`].
+    until_timed: Cell<u32>,
+}
+
+/// Calls `act` with the calling thread's values.
+#[inline]
+pub(crate) fn thread<R>(act: impl FnOnce(&Thread) -> R) -> R {
+    THREAD.with(act)
+}
+
+/// Whether the calling thread's next request, of a lock that is not adaptive, is the one in [`EVERY`] whose wait is
+/// timed. Threads begin somewhere between: otherwise those that end after a few requests would all be timed, or none.
+#[inline]
+pub(crate) fn is_to_be_timed() -> bool {
+    thread(|Thread { until_timed, .. }| {
+        let left = until_timed.get();
+        let is_now = left == 1;
+        until_timed.set(match left {
+            0 => begin(),
+            1 => EVERY,
+            _ => left - 1,
+        });
+        is_now
+    })
+}
+
+#[cold]
+fn begin() -> u32 {
+    static THREADS: AtomicU32 = AtomicU32::new(0);
+    /// Prime to [`EVERY`], so that threads that start one after the other begin far from each other.
+    const STEP: u32 = 97;
+    1 + THREADS.fetch_add(STEP, Relaxed) % EVERY
 }
 
 /// A section that is being run. It is on the stack of the thread that runs it.
@@ -51,26 +99,34 @@ struct Frame {
     outer: *const Frame,
 }
 
-impl Drop for Frame {
+/// While it is there, the thread is inside a section.
+struct Inside<'a> {
+    thread: &'a Thread,
+    outer: *const Frame,
+}
+
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        INSIDE.set(self.outer);
+        self.thread.inside.set(self.outer);
     }
 }
 
 /// Runs a section of the lock at this address.
 #[inline]
-pub(crate) fn inside<R>(lock: *const (), work: impl FnOnce() -> R) -> R {
-    let frame = Frame { lock, outer: INSIDE.get() };
-    INSIDE.set(&raw const frame);
-    let result = work();
-    drop(frame);
-    result
+pub(crate) fn inside<R>(lock: *const (), work: impl FnOnce(&Sampler) -> R) -> R {
+    thread(|thread| {
+        let outer = thread.inside.get();
+        let frame = Frame { lock, outer };
+        thread.inside.set(&raw const frame);
+        let _inside = Inside { thread, outer };
+        work(&thread.sampler)
+    })
 }
 
 /// Whether the calling thread runs a section of the lock at this address.
 #[inline]
 pub(crate) fn is_inside(lock: *const ()) -> bool {
-    let mut at = INSIDE.get();
+    let mut at = thread(|thread| thread.inside.get());
     // SAFETY: a frame is in the list as long as it is on this thread's stack.
     while let Some(frame) = unsafe { at.as_ref() } {
         if frame.lock == lock {
@@ -83,15 +139,16 @@ pub(crate) fn is_inside(lock: *const ()) -> bool {
 
 /// Makes the calling thread that worker while `act` runs.
 pub(crate) fn as_worker(server: u32, worker: u32, act: impl FnOnce()) {
-    WORKER.set(Some((server, worker)));
+    let set = |worker| thread(|thread| thread.worker.set(worker));
+    set(Some((server, worker)));
     act();
-    WORKER.set(None);
+    set(None);
 }
 
 /// The destructor of the key.
 unsafe extern "C" fn give_back(_: *mut libc::c_void) {
     ENDS.set(true);
-    LAST.set(None);
+    thread(|thread| thread.last.set(None));
     for lease in LEASES.with(|leases| leases.take()) {
         Host::of(lease.server).core.leave(lease.client);
     }
@@ -145,14 +202,14 @@ fn lease(server: u32) -> Option<u32> {
             leases.push(lease);
             lease
         });
-        LAST.set(Some(lease));
+        thread(|thread| thread.last.set(Some(lease)));
         lease.client
     };
     Some(LEASES.with(find))
 }
 
-// SAFETY: a thread has at each server a number of its own: its lease, or, when it ends, one for each request. `WORKER`
-// is set by the threads that serve, and by no others.
+// SAFETY: a thread has at each server a number of its own: its lease, or, when it ends, one for each request.
+// `Thread::worker` is set by the threads that serve, and by no others.
 unsafe impl Roster<Machine> for Here {
     #[inline]
     fn server(&self, number: u32) -> Server<'_, Machine> {
@@ -161,7 +218,7 @@ unsafe impl Roster<Machine> for Here {
 
     #[inline]
     fn client(&self, number: u32) -> u32 {
-        match LAST.get() {
+        match thread(|thread| thread.last.get()) {
             Some(last) if last.server == number => last.client,
             _ => lease(number).unwrap_or_else(|| join(number)),
         }
@@ -169,14 +226,14 @@ unsafe impl Roster<Machine> for Here {
 
     #[inline]
     fn done(&self, number: u32, client: u32) {
-        if LAST.get().is_none() {
+        if thread(|thread| thread.last.get()).is_none() {
             Host::of(number).core.leave(client);
         }
     }
 
     #[inline]
     fn worker(&self) -> Option<(u32, u32)> {
-        WORKER.get()
+        thread(|thread| thread.worker.get())
     }
 
     fn calls(&self, number: u32) {
@@ -184,13 +241,13 @@ unsafe impl Roster<Machine> for Here {
     }
 
     fn serves(&self) {
-        if let Some((number, _)) = WORKER.get() {
+        if let Some((number, _)) = self.worker() {
             threads::serves(Host::of(number));
         }
     }
 
     fn works(&self) {
-        let Some((number, _)) = WORKER.get() else { return };
+        let Some((number, _)) = self.worker() else { return };
         let host = Host::of(number);
         if host.core.must_call() {
             host.call_manager();

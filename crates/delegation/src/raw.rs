@@ -7,13 +7,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use flashlock_locks::closure::rcl::{Lock, Section, acquire, assign, exec, release};
+use flashlock_locks::closure::rcl::{Lock, Roster as _, Section, acquire, assign, exec, release};
 use flashlock_locks::machine::Deadline;
 use flashlock_locks::parts::wait::{SpinThenPark, WaitPolicy};
+use flashlock_native::clock;
 
 use crate::Machine;
 use crate::adapt::Governor;
-use crate::adapt::meter::{self, Meter};
+use crate::adapt::meter::{self, Meter, Sample};
 use crate::cond::Cond;
 use crate::here::{self, Here};
 use crate::host::Host;
@@ -71,6 +72,29 @@ impl Drop for Metered {
     }
 }
 
+/// A section whose wait is timed.
+struct Timed<'a> {
+    section: Section<'a>,
+    /// When it was asked for.
+    posted: u64,
+}
+
+impl Timed<'_> {
+    /// The section begins.
+    ///
+    /// # Safety
+    /// The context is a `Timed`, which nothing else accesses. As for the call of its section.
+    unsafe fn begin(context: *mut ()) {
+        // SAFETY: the callers' promise.
+        let timed = unsafe { &mut *context.cast::<Self>() };
+        if let Some((server, me)) = Here.worker() {
+            Host::of(server).counts[me as usize].waited(clock::now().saturating_sub(timed.posted));
+        }
+        // SAFETY: as above.
+        unsafe { timed.section.call() };
+    }
+}
+
 /// Why nothing was done: the calling thread runs a section of this lock, and would wait for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recursive;
@@ -107,12 +131,53 @@ impl<W: WaitPolicy> Raw<W> {
     /// The lock stays where it is until every call of this has returned.
     #[inline]
     pub unsafe fn run(&self, section: Section<'_>) {
-        // SAFETY: the callers' promise.
-        let run = || unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
-        match &self.meter {
-            None => run(),
-            Some(meter) => meter::around(self.address(), || meter.share(), || self.server() == 0, run),
+        let is_usual = match &self.meter {
+            None => self.server() == 0 || !here::is_to_be_timed(),
+            Some(_) => meter::is_usual(),
+        };
+        if is_usual {
+            // SAFETY: the callers' promise.
+            unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.run_sampled(section) };
         }
+    }
+
+    /// The same, for one in some hundred sections.
+    ///
+    /// # Safety
+    /// As for [`run`](Raw::run).
+    #[cold]
+    unsafe fn run_sampled(&self, section: Section<'_>) {
+        let run = |sample| match sample {
+            // SAFETY: the callers' promise.
+            Sample::No => unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) },
+            // SAFETY: as above.
+            Sample::Wait => unsafe { self.run_timed(section) },
+        };
+        match &self.meter {
+            None => run(Sample::Wait),
+            // The meter is held: when the section has ended, another thread may destroy the lock.
+            Some(meter) => meter::around(self.address(), &meter.share(), self.server() == 0, run),
+        }
+    }
+
+    /// The same. If a server runs the section, it counts how long the section has waited for it.
+    ///
+    /// # Safety
+    /// As for [`run`](Raw::run).
+    unsafe fn run_timed(&self, section: Section<'_>) {
+        let run = |section| {
+            // SAFETY: the callers' promise.
+            unsafe { exec::<Machine, W, _>(&self.lock, section, &Here) }
+        };
+        if Here.worker().is_some() {
+            return run(section); // A nested section, whose outer one may hold the server up.
+        }
+        let mut timed = Timed { section, posted: clock::now() };
+        // SAFETY: `begin` makes the call that `section` is for, once, while `timed` stays here. It does not unwind.
+        run(unsafe { Section::new(Timed::begin, (&raw mut timed).cast()) });
     }
 
     /// Runs a section's work. Meanwhile the calling thread is known to be inside this lock.
@@ -123,11 +188,11 @@ impl<W: WaitPolicy> Raw<W> {
     /// The calling thread runs a section of this lock, and so holds it.
     #[inline]
     pub unsafe fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
-        let Some(meter) = self.meter() else { return here::inside(self.address(), work) };
+        let Some(meter) = self.meter() else { return here::inside(self.address(), |_| work()) };
         // Relaxed: the lock orders them (invariant 1).
         let count = self.sections.load(Relaxed).wrapping_add(1);
         self.sections.store(count, Relaxed);
-        let result = here::inside(self.address(), || meter::inside(self.address(), meter, count, work));
+        let result = here::inside(self.address(), |sampler| meter::inside(sampler, self.address(), meter, count, work));
         if meter.wanted() != self.server() {
             // SAFETY: the callers' promise.
             unsafe { self.goes(meter) };

@@ -1,7 +1,8 @@
 //! # What a server counts
 //!
 //! These are the counters of section 4.2 of the paper. A scan that finds nothing counts only in
-//! [`scans`](Statistics::scans).
+//! [`scans`](Statistics::scans). In addition, the time from a request until its section begins is sampled: of each 251
+//! requests of a thread, one is timed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -17,6 +18,9 @@ pub(crate) struct Counts {
     sections: AtomicU64,
     others: AtomicU64,
     clients: AtomicU64,
+    waits: AtomicU64,
+    waited: AtomicU64,
+    longest: AtomicU64,
 }
 
 fn add(counter: &AtomicU64, more: u64) {
@@ -41,6 +45,15 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// A request has waited so long (ns) until its section began.
+    pub(crate) fn waited(&self, ns: u64) {
+        add(&self.waits, 1);
+        add(&self.waited, ns);
+        self.longest.store(self.longest.load(Relaxed).max(ns), Relaxed);
+    }
+}
+
 /// What a server has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
@@ -56,6 +69,13 @@ pub struct Statistics {
     pub others: u64,
     /// The clients at each busy scan, added up.
     pub clients_at_busy_scans: u64,
+    /// Requests whose wait was timed.
+    pub waits_sampled: u64,
+    /// These waits, added up, in ns: from the request until its section began, in which the request waits for the scan to
+    /// come, for sections before it, for its lock, and for a servicing thread.
+    pub wait_ns: u64,
+    /// The longest of these waits, in ns.
+    pub longest_wait_ns: u64,
     /// Times the turn was taken from a servicing thread that was stuck in a section.
     pub elections: u64,
     /// Times a servicing thread was needed and could not be made.
@@ -81,6 +101,9 @@ impl Statistics {
         self.sections += counts.sections.load(Relaxed);
         self.others += counts.others.load(Relaxed);
         self.clients_at_busy_scans += counts.clients.load(Relaxed);
+        self.waits_sampled += counts.waits.load(Relaxed);
+        self.wait_ns += counts.waited.load(Relaxed);
+        self.longest_wait_ns = self.longest_wait_ns.max(counts.longest.load(Relaxed));
     }
 
     /// Sections per busy scan, divided by the clients: 1 if each of them always waits; never more. Section 4.2 divides by
@@ -92,6 +115,12 @@ impl Statistics {
     /// The share of busy scans that run sections of several locks. Section 4.2.
     pub fn false_serialization_rate(&self) -> f64 {
         self.mixed_scans as f64 / self.busy_scans.max(1) as f64
+    }
+
+    /// The queueing latency: how long a request waits until its section begins, in ns, on average. 0 if no wait was
+    /// timed.
+    pub fn queueing_latency(&self) -> f64 {
+        self.wait_ns as f64 / self.waits_sampled.max(1) as f64
     }
 
     /// Sections per busy scan.

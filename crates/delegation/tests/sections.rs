@@ -84,6 +84,56 @@ fn values_go_in_and_out() {
     assert_eq!(boxed(), 42);
 }
 
+/// Of each 251 requests of a thread one is timed, from when it was posted until its section begins.
+#[test]
+fn waits_are_sampled() {
+    limited("waits", || {
+        const REQUESTS: u64 = 251;
+        let server = server();
+        let data = Delegated::<u32>::on(&server, 0);
+        assert_eq!((server.statistics().waits_sampled, server.statistics().queueing_latency()), (0, 0.0));
+        for round in 1..=3 {
+            (0..REQUESTS).for_each(|_| data.run(|count| *count += 1));
+            // The first one of a thread only says where it begins.
+            let sampled = server.statistics().waits_sampled;
+            assert!((round - 1..=round).contains(&sampled), "{sampled} of {round} times {REQUESTS}");
+        }
+        let found = server.statistics();
+        assert!(0 < found.wait_ns && found.longest_wait_ns <= found.wait_ns, "{found:?}");
+        assert!(found.queueing_latency() <= found.longest_wait_ns as f64, "{found:?}");
+        // An ordinary lock has no server to wait for; nested sections are not timed.
+        let (ordinary, outer) = (Delegated::<u32>::new(0), Delegated::<u32>::on(&server, 0));
+        (0..2 * REQUESTS).for_each(|_| ordinary.run(|count| *count += 1));
+        outer.run(|_| (0..2 * REQUESTS).for_each(|_| data.run(|count| *count += 1)));
+        assert!(server.statistics().waits_sampled <= found.waits_sampled + 1);
+    });
+}
+
+/// A section waits for the one before it.
+#[test]
+fn a_wait_is_that_for_the_section_before() {
+    use std::time::{Duration, Instant};
+    limited("a wait behind another section", || {
+        let server = server();
+        let data = Delegated::<u32>::on(&server, 0);
+        let long = Duration::from_millis(2);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while server.statistics().longest_wait_ns < 1_000_000 {
+                        data.run(|_| {
+                            let begun = Instant::now();
+                            while begun.elapsed() < long {
+                                std::hint::spin_loop();
+                            }
+                        });
+                    }
+                });
+            }
+        });
+    });
+}
+
 /// What a closure owns is dropped once, whether it rides in the line or not, and whether it panics or not.
 #[test]
 fn what_goes_in_is_dropped_once() {

@@ -18,9 +18,11 @@ use std::sync::atomic::{
 
 use flashlock_native::{clock, futex};
 
+use crate::here::{self, Thread};
+
 /// Of so many sections of a thread, two are measured. It is a prime number, so that it does not fall into step with a
 /// program.
-const EVERY: u32 = 251;
+pub(crate) const EVERY: u32 = 251;
 /// The second one must come within so many sections of other locks.
 const PATIENCE: u32 = 8;
 /// The holder publishes its count once in so many sections.
@@ -220,8 +222,8 @@ impl Meter {
     }
 }
 
-/// The calling thread's sampling.
-struct Sampler {
+/// A thread's sampling.
+pub(crate) struct Sampler {
     /// Sections until a sample. 1: the next one begins it. 0: it has begun.
     left: Cell<u32>,
     /// Sections of other locks that may still come before the sample's second section.
@@ -239,9 +241,45 @@ struct Sampler {
 
 const NONE: *const () = std::ptr::null();
 
-thread_local! {
-    static SAMPLER: Sampler = const {
-        Sampler {
+/// What is to be known of a section that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sample {
+    /// Nothing, or what the sampler finds out itself.
+    No,
+    /// How long it waits for its server.
+    Wait,
+}
+
+/// Whether the next section of the calling thread is not to be sampled. If it is, [`around`] is called.
+#[inline]
+pub(crate) fn is_usual() -> bool {
+    here::thread(|Thread { sampler, .. }| {
+        let left = sampler.left.get();
+        let is_usual = left > 1;
+        if is_usual {
+            sampler.left.set(left - 1);
+        }
+        is_usual
+    })
+}
+
+/// Has a section of the lock at this address run, and samples it if the lock is ordinary.
+pub(crate) fn around(lock: *const (), meter: &Meter, is_ordinary: bool, run: impl FnOnce(Sample)) {
+    here::thread(|Thread { sampler, .. }| sampler.sample(lock, meter, is_ordinary, run));
+}
+
+/// Runs the section itself, in the thread with that sampler. `count` is the lock's count, including this section.
+#[inline]
+pub(crate) fn inside<R>(sampler: &Sampler, lock: *const (), meter: &Meter, count: u32, work: impl FnOnce() -> R) -> R {
+    if count.is_multiple_of(PUBLISHED) {
+        meter.publish();
+    }
+    if sampler.timed.get() == lock { sampler.time(count, work) } else { work() }
+}
+
+impl Sampler {
+    pub(crate) const fn new() -> Self {
+        Self {
             left: Cell::new(1),
             patience: Cell::new(0),
             lock: Cell::new(NONE),
@@ -250,38 +288,8 @@ thread_local! {
             inside: Cell::new(0),
             count: Cell::new(0),
         }
-    };
-}
-
-/// Has a section of the lock at this address run, and samples it now and then if the lock is ordinary.
-#[inline]
-pub(crate) fn around(
-    lock: *const (),
-    meter: impl FnOnce() -> Arc<Meter>,
-    is_ordinary: impl FnOnce() -> bool,
-    run: impl FnOnce(),
-) {
-    SAMPLER.with(|sampler| {
-        let left = sampler.left.get();
-        if left > 1 {
-            sampler.left.set(left - 1);
-            return run();
-        }
-        // The meter is held: when the section has ended, another thread may destroy the lock.
-        sampler.sample(lock, &meter(), is_ordinary(), run);
-    });
-}
-
-/// Runs the section itself, in whichever thread that is. `count` is the lock's count, including this section.
-#[inline]
-pub(crate) fn inside<R>(lock: *const (), meter: &Meter, count: u32, work: impl FnOnce() -> R) -> R {
-    if count.is_multiple_of(PUBLISHED) {
-        meter.publish();
     }
-    SAMPLER.with(|sampler| if sampler.timed.get() == lock { sampler.time(count, work) } else { work() })
-}
 
-impl Sampler {
     #[cold]
     fn time<R>(&self, count: u32, work: impl FnOnce() -> R) -> R {
         self.timed.set(NONE);
@@ -292,8 +300,7 @@ impl Sampler {
         result
     }
 
-    #[cold]
-    fn sample(&self, lock: *const (), meter: &Meter, is_ordinary: bool, run: impl FnOnce()) {
+    fn sample(&self, lock: *const (), meter: &Meter, is_ordinary: bool, run: impl FnOnce(Sample)) {
         let begins = self.left.get() == 1;
         if !begins && self.lock.get() != lock {
             let patience = self.patience.get();
@@ -301,15 +308,15 @@ impl Sampler {
             if patience == 0 {
                 self.left.set(EVERY);
             }
-            return run();
+            return run(Sample::No);
         }
         if !is_ordinary {
             self.left.set(EVERY);
-            return run();
+            return run(Sample::Wait);
         }
         let (before, begun) = (self.count.get(), clock::now());
         self.timed.set(lock);
-        run();
+        run(Sample::No);
         let ended = clock::now();
         // If the section was not timed here, it ran in another thread, because the lock has moved. Or nested sections
         // were sampled.

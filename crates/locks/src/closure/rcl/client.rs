@@ -46,7 +46,7 @@ impl<'a> Section<'a> {
     ///
     /// # Safety
     /// Its lock is held, and the section has not been run.
-    unsafe fn call(&mut self) {
+    pub unsafe fn call(&mut self) {
         let context = match &mut self.context {
             Context::Pointer(context) => *context,
             Context::Inline(bytes) => (&raw mut **bytes).cast(),
