@@ -36,6 +36,11 @@ pub(super) fn from() -> String {
     env::var(ENV_FROM).ok().filter(|from| !from.is_empty()).unwrap_or_else(|| "dist".to_owned())
 }
 
+/// Whether only tests will see what is packed: then it is compressed quickly.
+pub(super) fn is_for_tests() -> bool {
+    from() == "release"
+}
+
 const LIBRARY: &str = "libflashlock_preload.so";
 /// Against hangs.
 const LIMIT: Duration = Duration::from_secs(3600);

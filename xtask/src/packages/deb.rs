@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::build::Built;
+use super::build::{Built, is_for_tests};
 use super::layout::{self, DOCUMENTS, File, MAN, ZSH};
 use super::release::Release;
 use super::{OUT, make_directory, permit, scratch};
@@ -65,8 +65,9 @@ pub(super) fn make(out: &Path) -> Result<PathBuf> {
     make_directory(out)?;
     let package = std::path::absolute(out.join(name(&release.version)))?;
     let mut command = Command::new("dpkg-deb");
+    let level = if is_for_tests() { "-z1" } else { "-z6" };
     // With several threads the blocks of xz depend on how many there are.
-    command.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]).arg(&stage).arg(&package);
+    command.args(["--root-owner-group", "-Zxz", level, "--threads-max=1", "--build"]).arg(&stage).arg(&package);
     command.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     Program::new(command, AGAINST_HANGS).run()?.successful().context("cannot build the package (dpkg missing?)")?;
     Ok(package)

@@ -159,7 +159,8 @@ impl LockId {
     }
 }
 
-#[cfg(test)]
+// For Miri; optimised, they would be most of what the tests of this crate take to compile.
+#[cfg(all(test, debug_assertions))]
 mod sound;
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use flashlock_model::arena::name_in;
 use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
-use flashlock_model::{Field, Loom, Op, Setup, Weaken};
+use flashlock_model::{Field, Loom, Op, Setup, Weaken, is_full};
 
 use crate::cohort_mutants::*;
 use crate::common::{ALL, Lock, Mutex, sleepers, world};
@@ -246,7 +246,10 @@ macro_rules! forked {
     (spin, $name:expr, $type:ty, $setup:expr, $on:expr) => {
         #[test]
         fn work_in_a_forked_child() {
-            for (on, steps) in $on.into_iter().flat_map(|on| (1..20).map(move |steps| (on, steps))) {
+            for (on, steps) in $on
+                .into_iter()
+                .flat_map(|on| (1..20).step_by(if is_full() { 1 } else { 2 }).map(move |steps| (on, steps)))
+            {
                 let name = concat!($name, ":wait=spin, forked");
                 explore(name, Preemptions(1), $setup, move || forked::<InLine<$type>>(on, steps));
             }

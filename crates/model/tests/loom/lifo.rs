@@ -136,7 +136,7 @@ fn giving_up_in_the_stack() {
     for (setup, leaving) in [(STAYS, 0), (STAYS, 1), (LEAVES, 0), (LEAVES, 1)] {
         explore("lifo-cr, time-out", ALL, setup, move || against_time_out::<LifoCr<Park>>(leaving, false));
         explore("lifo-cr, time-out, push", Preemptions(2), setup, move || {
-            against_time_out::<LifoCr<Park>>(leaving, true)
+            against_time_out::<LifoCr<Park>>(leaving, true);
         });
     }
 }

@@ -123,7 +123,8 @@ macro_rules! excluding {
 
         #[test]
         fn overdue() {
-            check("R+W overdue", BOUND, OVERDUE, TWO[0]);
+            let depth = if $lock == "cst-rw" { Preemptions(2).or_in_full(BOUND) } else { BOUND };
+            check("R+W overdue", depth, OVERDUE, TWO[0]);
         }
 
         #[test]

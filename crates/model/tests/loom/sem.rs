@@ -162,6 +162,11 @@ fn forked(steps: u32, waits: bool) {
     sem.destroy();
 }
 
+/// One preemption takes half a minute.
+fn at_rest() -> Depth {
+    Preemptions(0).or_in_full(Preemptions(1))
+}
+
 #[test]
 fn excludes_with_one_permit() {
     let deep = Depth::in_full(3);
@@ -174,13 +179,13 @@ fn excludes_with_one_permit() {
 #[test]
 fn no_permit_is_lost() {
     explore("sem: 1 waits, 1+1 posts", Preemptions(1), SETUP, posts_and_waits(1, [1, 1]));
-    explore("sem: 2 wait, 2 posts, lifo", Preemptions(1), Setup { tunables: &LIFO, ..SETUP }, mutant::<2>(post));
+    explore("sem: 2 wait, 2 posts, lifo", at_rest(), Setup { tunables: &LIFO, ..SETUP }, mutant::<2>(post));
     // Four threads take loom minutes: they are shuttle's (`makers_and_takers`).
 }
 
 #[test]
 fn waits_that_end_otherwise_take_none() {
-    explore("sem, deadline", Preemptions(1), SETUP, against_the_clock).shows(&[Event::SemQueued]);
+    explore("sem, deadline", at_rest(), SETUP, against_the_clock).shows(&[Event::SemQueued]);
     explore("sem, cancelled", Preemptions(1), SETUP, || ended_otherwise(true));
     explore("sem, cancelled asleep", Preemptions(1), SETUP, || cancelled_asleep(|sem, me| sem.cancel(me)));
     explore("sem, interrupted", Preemptions(1), SETUP, || ended_otherwise(false));

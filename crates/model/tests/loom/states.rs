@@ -19,7 +19,7 @@ use flashlock_locks::parts::wait::left::MAX;
 use flashlock_locks::parts::wait::{Park, Spin, SpinThenPark};
 use flashlock_model::arena::named;
 use flashlock_model::erased::erased;
-use flashlock_model::loom::Depth::Preemptions;
+use flashlock_model::loom::Depth::{self, Preemptions};
 use flashlock_model::loom::thread;
 use flashlock_model::loom::{Loomed, explore, find};
 use flashlock_model::{Fault, Field, Loom, Setup};
@@ -82,7 +82,7 @@ fn moved_from_outside_of(new: fn() -> AnyMutex) {
 }
 
 macro_rules! adopting {
-    ($($name:ident: $lock:ty, $moved:literal, $outside:literal, $in_full:literal;)*) => {$(
+    ($($name:ident: $lock:ty, $moved:expr, $outside:expr;)*) => {$(
         mod $name {
             use super::*;
 
@@ -90,10 +90,10 @@ macro_rules! adopting {
             fn moved_waiters() {
                 explore(concat!(stringify!($name), " 1 moved"), ALL, SETUP, || moved::<$lock>(1));
                 explore(concat!(stringify!($name), " 1 moved, overdue"), ALL, OVERDUE, || moved::<$lock>(1));
-                explore(concat!(stringify!($name), " 2 moved"), Preemptions($moved), SETUP, || moved::<$lock>(2));
+                explore(concat!(stringify!($name), " 2 moved"), $moved, SETUP, || moved::<$lock>(2));
                 explore(
                     concat!(stringify!($name), " 2 moved, overdue"),
-                    Preemptions($moved),
+                    $moved,
                     OVERDUE,
                     || moved::<$lock>(2),
                 );
@@ -103,26 +103,30 @@ macro_rules! adopting {
             #[test]
             fn from_outside() {
                 let name = concat!(stringify!($name), " moved from outside");
-                let bound = Preemptions($outside).or_in_full(Preemptions($in_full));
-                explore(name, bound, SETUP, moved_from_outside::<$lock>);
+                explore(name, $outside, SETUP, moved_from_outside::<$lock>);
             }
         }
     )*};
 }
 
+/// Two preemptions would take each run too long.
+fn one_fewer() -> Depth {
+    Preemptions(1).or_in_full(Preemptions(2))
+}
+
 adopting! {
-    mcs_stp: Mcs<SpinThenPark>, 3, 2, 2;
-    mcs_park: Mcs<Park>, 3, 2, 2;
-    cna_stp: Cna<SpinThenPark>, 3, 2, 2;
-    cna_park: Cna<Park>, 3, 2, 2;
-    qspin_stp: Qspin<SpinThenPark>, 3, 1, 2;
-    qspin_park: Qspin<Park>, 3, 1, 2;
-    qspin_cna_stp: QspinCna<SpinThenPark>, 3, 1, 1;
-    qspin_cna_park: QspinCna<Park>, 3, 1, 1;
-    mcscr_stp: Mcscr<SpinThenPark>, 3, 2, 2;
-    mcscr_park: Mcscr<Park>, 3, 2, 2;
-    shfl_stp: Shfl<SpinThenPark>, 2, 1, 1;
-    shfl_park: Shfl<Park>, 2, 1, 1;
+    mcs_stp: Mcs<SpinThenPark>, Preemptions(3), Preemptions(2);
+    mcs_park: Mcs<Park>, Preemptions(3), Preemptions(2);
+    cna_stp: Cna<SpinThenPark>, Preemptions(3), Preemptions(2);
+    cna_park: Cna<Park>, Preemptions(3), Preemptions(2);
+    qspin_stp: Qspin<SpinThenPark>, Preemptions(3), one_fewer();
+    qspin_park: Qspin<Park>, Preemptions(3), one_fewer();
+    qspin_cna_stp: QspinCna<SpinThenPark>, Preemptions(3), Preemptions(1);
+    qspin_cna_park: QspinCna<Park>, Preemptions(3), Preemptions(1);
+    mcscr_stp: Mcscr<SpinThenPark>, Preemptions(3), Preemptions(2);
+    mcscr_park: Mcscr<Park>, Preemptions(3), Preemptions(2);
+    shfl_stp: Shfl<SpinThenPark>, one_fewer(), Preemptions(1);
+    shfl_park: Shfl<Park>, one_fewer(), Preemptions(1);
 }
 
 /// The lock is handed to a head that may be polling or falling asleep. No thread's patience helps: a lost wake-up is a
