@@ -74,6 +74,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{RawClosure, Request, answer, publish, serve};
+use crate::machine::copied::copied;
 use crate::machine::node::{Node, state};
 use crate::machine::{Handle, Kept, Machine, Patience, Word};
 use crate::parts::counted::{contended_patient, park};
@@ -127,13 +128,7 @@ struct Record<M: Machine> {
     node: &'static Node<M>,
 }
 
-impl<M: Machine> Clone for Record<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Record<M> {}
+copied!(Record<M>);
 
 impl<M: Machine> Record<M> {
     /// The record of that handle. The node may be something else, unless it is a record of a lock that still exists.

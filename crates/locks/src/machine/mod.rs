@@ -31,6 +31,7 @@
 pub(crate) mod bench;
 pub mod block;
 mod clock;
+pub(crate) mod copied;
 pub mod event;
 mod listen;
 mod names;

@@ -45,6 +45,7 @@ use core::iter::successors;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use crate::machine::block::{Block, Name, SLOTS};
+use crate::machine::copied::copied;
 use crate::machine::{Machine, Word};
 
 /// How many parts there can be, below a lock or below a part.
@@ -53,13 +54,7 @@ pub const MOST: u32 = 3 * SLOTS;
 /// The side block of a lock, or of a part, by the block that names the parts.
 pub struct Side<M: Machine>(pub(crate) &'static Block<M>);
 
-impl<M: Machine> Clone for Side<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Side<M> {}
+copied!(Side<M>);
 
 /// A block whose words are 0. Relaxed: it is published by an exchange.
 fn blank<M: Machine>() -> Name {

@@ -97,6 +97,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::machine::copied::copied;
 use crate::machine::event::Event;
 use crate::machine::{Machine, Pause, Word};
 use crate::parts::counted::about;
@@ -171,13 +172,7 @@ pub struct Semaphore<'a, M: Machine> {
     pub(super) queue: &'a SemQueue<M>,
 }
 
-impl<M: Machine> Clone for Semaphore<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Semaphore<'_, M> {}
+copied!(Semaphore<'_, M>);
 
 impl<'a, M: Machine> Semaphore<'a, M> {
     /// The semaphore of these parts. `word` is its permits at first, at most [`MOST`].

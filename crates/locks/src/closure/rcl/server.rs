@@ -9,6 +9,7 @@ use super::names::{EACH, Names, words};
 use super::slot::{EMPTY, Function, Inline, Slot};
 use super::word::{self, Lock};
 use super::worker::Worker;
+use crate::machine::copied::copied;
 use crate::machine::{Machine, Word};
 use crate::parts::counted::wake;
 use crate::parts::wait::WaitPolicy;
@@ -78,13 +79,7 @@ pub struct Server<'m, M: Machine> {
     pub(super) workers: &'m [Worker<M>],
 }
 
-impl<M: Machine> Clone for Server<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Server<'_, M> {}
+copied!(Server<'_, M>);
 
 /// A client's bit in its word of `busy`.
 pub(super) const fn mark(client: u32) -> u32 {

@@ -66,6 +66,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crate::machine::copied::copied;
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::parts::counted::contended;
 use crate::parts::raw::RawLock;
@@ -104,13 +105,7 @@ pub(crate) struct Numbers<'a, M: Machine> {
     pub(crate) serving: &'a M::Word,
 }
 
-impl<M: Machine> Clone for Numbers<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Numbers<'_, M> {}
+copied!(Numbers<'_, M>);
 
 impl<M: Machine> TicketQueue<M> {
     fn numbers(&self) -> Numbers<'_, M> {

@@ -56,6 +56,12 @@ fn lock_slow<L: OneWord, M: Machine>(word: &M::Word, until: Option<Deadline>) ->
     contended::<M>(|| L::wait::<M>(word, until))
 }
 
+#[cold]
+fn lock_asleep<M: Machine>(word: &M::Word) {
+    // Without a deadline it cannot time out.
+    let _ = contended::<M>(|| sleep::<M>(word, None));
+}
+
 // SAFETY: it has no nodes; those of a broadcast are moved as `adoption` says (1 to 3).
 unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
     type Queue = ();
@@ -99,8 +105,7 @@ unsafe impl<M: Machine, L: OneWord + 'static> RawLock<M> for L {
 
     /// 0 -> 2, sleeping while it is not 0. All locks of this kind do the same.
     unsafe fn acquire_adopted(word: &M::Word, _: &(), me: Handle) {
-        // Without a deadline it cannot time out.
-        let _ = contended::<M>(|| sleep::<M>(word, None));
+        lock_asleep::<M>(word);
         M::give_node(me);
     }
 }

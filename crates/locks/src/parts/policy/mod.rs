@@ -44,6 +44,7 @@ pub use roles::GroupByRole;
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::machine::copied::copied;
 use crate::machine::node::{Node, ROLE, state};
 use crate::machine::{Machine, Word};
 
@@ -64,13 +65,7 @@ pub enum Place {
 /// before the node was published, hence Relaxed.
 pub struct Waiter<'a, M: Machine>(pub(crate) &'a Node<M>);
 
-impl<M: Machine> Clone for Waiter<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Waiter<'_, M> {}
+copied!(Waiter<'_, M>);
 
 impl<'a, M: Machine> Waiter<'a, M> {
     /// What [`Admission::role`] has answered to its thread: [`ROLE`] at most.

@@ -60,6 +60,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::machine::copied::copied;
 use crate::machine::event::Event;
 use crate::machine::node::state;
 use crate::machine::{Deadline, Handle, Machine, TimedOut, Word};
@@ -84,13 +85,7 @@ pub(crate) struct Words<'a, M: Machine> {
     pub(crate) next: &'a M::Word,
 }
 
-impl<M: Machine> Clone for Words<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Words<'_, M> {}
+copied!(Words<'_, M>);
 
 /// What becomes of a lock that has no waiters.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::machine::copied::copied;
 use crate::machine::{Beside, Deadline, Machine, TimedOut, Word};
 use crate::parts::counted::park;
 
@@ -36,13 +37,7 @@ const BREAK: u32 = 1_000;
 /// it. All accesses are Relaxed: it is a count, and orders nothing.
 pub struct LeftBehind<M: Machine>(pub &'static M::Word);
 
-impl<M: Machine> Clone for LeftBehind<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for LeftBehind<M> {}
+copied!(LeftBehind<M>);
 
 /// The count for the queue that ends at this word of a lock. Only the word's address is used.
 #[inline]

@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::fence;
 
 use crate::machine::block::Block;
+use crate::machine::copied::copied;
 use crate::machine::{Beside, Deadline, Division, FIRST_EPOCH, Machine, Patience, Word};
 use crate::parts::counted::{park, wake};
 use crate::parts::side::Side;
@@ -48,13 +49,7 @@ const LEFT: u32 = 2;
 /// The index, which is a [side block](crate::parts::side) whose parts are counters.
 pub(super) struct Counters<M: Machine>(pub(super) Side<M>);
 
-impl<M: Machine> Clone for Counters<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Machine> Copy for Counters<M> {}
+copied!(Counters<M>);
 
 impl<M: Machine> Counters<M> {
     fn block(self) -> &'static Block<M> {

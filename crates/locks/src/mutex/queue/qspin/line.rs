@@ -30,6 +30,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::machine::copied::copied;
 use crate::machine::event::Event;
 use crate::machine::node::{LEFT, Node};
 use crate::machine::{Handle, Machine, Word};
@@ -91,12 +92,7 @@ pub struct Line<'a, M: Machine> {
     pub word: &'a M::Word,
 }
 
-impl<M: Machine> Clone for Line<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<M: Machine> Copy for Line<'_, M> {}
+copied!(Line<'_, M>);
 
 /// How joining ended.
 pub enum Joined {
