@@ -29,8 +29,8 @@
  *   - To go on in the child of a fork() that was made inside a section: the child has the server's thread and no
  *     client.
  *
- * A thread that waits for a section, or for a condition variable in one, is not cancelled by pthread_cancel(): the calls
- * of this header are no cancellation points, and the cancellation takes effect after the section. Asynchronous
+ * A thread that waits for a section, or for a condition variable in one, is not cancelled by pthread_cancel(): the
+ * calls of this header are no cancellation points, and the cancellation takes effect after the section. Asynchronous
  * cancelability (PTHREAD_CANCEL_ASYNCHRONOUS) is forbidden in all of them.
  *
  * A child that was forked outside of sections has no servers: there, a delegated lock becomes ordinary when it is next

@@ -71,8 +71,8 @@ pub struct Statistics {
     pub clients_at_busy_scans: u64,
     /// Requests whose wait was timed.
     pub waits_sampled: u64,
-    /// These waits, added up, in ns: from the request until its section began, in which the request waits for the scan to
-    /// come, for sections before it, for its lock, and for a servicing thread.
+    /// These waits, added up, in ns: from the request until its section began, in which the request waits for the scan
+    /// to come, for sections before it, for its lock, and for a servicing thread.
     pub wait_ns: u64,
     /// The longest of these waits, in ns.
     pub longest_wait_ns: u64,
@@ -106,8 +106,8 @@ impl Statistics {
         self.longest_wait_ns = self.longest_wait_ns.max(counts.longest.load(Relaxed));
     }
 
-    /// Sections per busy scan, divided by the clients: 1 if each of them always waits; never more. Section 4.2 divides by
-    /// the cores, because there a client has a core. Here clients come and go, and may be fewer or more than cores.
+    /// Sections per busy scan, divided by the clients: 1 if each of them always waits; never more. Section 4.2 divides
+    /// by the cores, because there a client has a core. Here clients come and go, and may be fewer or more than cores.
     pub fn use_rate(&self) -> f64 {
         self.sections as f64 / self.clients_at_busy_scans.max(1) as f64
     }

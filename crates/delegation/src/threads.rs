@@ -3,7 +3,8 @@
 //! The manager looks once per time-out. It also looks at once when a servicing thread announces that it is about to
 //! sleep inside a section. If the thread that serves is stuck, the manager elects another one, or makes one. So a
 //! section that blocks elsewhere holds up the others for one time-out, two at most. If no thread can be made, the
-//! manager itself grants locks and closes the server, once per time-out: what waits for these does not wait for a thread.
+//! manager itself grants locks and closes the server, once per time-out: what waits for these does not wait for a
+//! thread.
 //!
 //! Both sleep when there is nothing to do. The servicing thread sleeps after its spin budget. The manager sleeps when
 //! it has found the server asleep for [`QUIET`] looks; the servicing thread calls it when it wakes up.
@@ -129,9 +130,13 @@ impl Manager {
                 if me > 0 {
                     host.elections.fetch_add(1, Relaxed);
                 }
-                while host.core.serving().is_none() && !host.core.is_closed() {
-                    sys::nap(COMES_WITHIN);
+                loop {
+                    // Also if it serves already: the worker that it replaces steps down.
                     self.rank(Some(me));
+                    if host.core.serving().is_some() || host.core.is_closed() {
+                        break;
+                    }
+                    sys::nap(COMES_WITHIN);
                 }
             }
             Err(error) => {

@@ -103,7 +103,7 @@ fn head(report: &Report) -> String {
          measures Raytrace and Radiosity of SPLASH-2, Linear Regression, String Match and Matrix Multiply of Phoenix \
          2, Memcached, and transactions of Berkeley DB. It gives the share of time in their sections and the misses of \
          one, but neither the length of sections nor what is done between them, from which a workload could be made. \
-         The programs that it finds no need for a server in are not measured there either.) The gain of shuffle reduction in the kernel's lock \
+         It measures no programs in which it finds no hot lock.) The gain of shuffle reduction in the kernel's lock \
          has [a page of its own](results/scans.md).\n\n\
          Made on {} by `{}`, flashlock {}. [The same as JSON](results/fidelity.json): every figure, and the command \
          that makes it.\n\n\

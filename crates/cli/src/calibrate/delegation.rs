@@ -3,8 +3,8 @@
 //! Threads read and write a shared line in sections of one lock, with a delay between them, as in section 4.1 of
 //! *Remote Core Locking* (USENIX ATC 2012). For each delay it measures how many sections they complete under the
 //! ordinary lock, which share of their time the sections take, how many sections they complete under MCS, and how many
-//! with a server. As in the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and a
-//! server. The threshold is the share from which on the server is always ahead of the ordinary lock by [`AHEAD`]. The
+//! with a server. As in the paper, the server takes the CPU of a thread: N threads are compared with N - 1 threads and
+//! a server. The threshold is the share from which on the server is always ahead of the ordinary lock by [`AHEAD`]. The
 //! same against MCS is shown, but nothing follows from it: an adaptive lock is an ordinary one otherwise, never MCS.
 
 use std::thread;

@@ -4,9 +4,9 @@
 //!
 //! **Use it** when a lock is hot, its sections touch several shared cache lines, and there is a CPU to spare for the
 //! server. **Rather not** when the lock is mostly free, when sections are long, or when the program needs every CPU: a
-//! busy server takes one. If there are fewer clients than CPUs, `wait=umwait` lets the CPUs of waiting clients rest, which
-//! saves power. A section runs in another thread than its client:
-//! [what differs inside a section](../delegation.md#2-turn-its-sections-into-functions).
+//! busy server takes one. If there are fewer clients than CPUs, `wait=umwait` lets the CPUs of waiting clients rest,
+//! which saves power. A section runs in another thread than its client: [what differs inside a
+//! section](../delegation.md#2-turn-its-sections-into-functions).
 //!
 //! **Problem.** Under a lock that is handed from thread to thread, the protected data travel with it, and so does the
 //! cache line of the hand-off. **Idea.** One thread, the server, runs all sections. A client writes its request into a
@@ -46,11 +46,10 @@
 //!    *grants* it, and the thread runs its section itself. So nested sections run in place, and a wait on a condition
 //!    variable gets its lock back. If all workers are in sections and no thread can be made, the manager grants
 //!    ([`Server::stand_in`]). So a section that waits for a lock does not wait for a worker.
-//!
 //! 5. **No backup thread.** The paper's has the lowest priority on the server's core. It runs, and wakes the manager at
 //!    once, when all servicing threads are blocked in the system. Here the servicing thread that is about to sleep in
-//!    this library calls the manager. Other blocking, such as reading from a pipe, is noticed by the manager's time-out:
-//!    one, two at most. That needs no priorities, and so also holds without real-time scheduling.
+//!    this library calls the manager. Other blocking, such as reading from a pipe, is noticed by the manager's
+//!    time-out: one, two at most. That needs no priorities, and so also holds without real-time scheduling.
 //!
 //! ## Adaptation
 //! The paper's future work (section 6): a lock starts ordinary, goes to a server when that pays, and comes back. The

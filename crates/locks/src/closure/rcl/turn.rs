@@ -91,8 +91,8 @@ pub enum Look {
     Fine,
     /// It was stuck in a section. This worker has the turn now.
     Elected(u32),
-    /// It is stuck, and no other worker is free. The first worker that comes takes the turn. A thread should be made; if
-    /// none can be, the manager [stands in](Server::stand_in).
+    /// It is stuck, and no other worker is free. The first worker that comes takes the turn. A thread should be made;
+    /// if none can be, the manager [stands in](Server::stand_in).
     Wanted,
 }
 
