@@ -19,7 +19,7 @@ fn two_cpus() -> Option<(usize, usize)> {
     };
     // SAFETY: within the set.
     let mut all = (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &may) });
-    Some((all.next()?, all.last()?))
+    Some((all.next()?, all.next_back()?))
 }
 
 /// Binds the calling thread, and those that it makes.
