@@ -113,7 +113,7 @@ impl Found {
 
     /// The result as text.
     pub(super) fn text(&self, title: &str, width: u16) -> String {
-        let heads = ["delay", "share of time", "ordinary, 1/µs", "mcs", "served", "served : ordinary", "served : mcs"];
+        let heads = ["delay", "share", "ordinary", "mcs", "served", ": ordinary", ": mcs"];
         let mut table = table::new(heads, width);
         table::numbers(&mut table, [0, 1, 2, 3, 4, 5, 6]);
         for row in &self.rows {
@@ -134,7 +134,11 @@ impl Found {
             Some(go) => format!("a server is ahead of MCS from {:.0} % on", 100.0 * go),
             None => "a server is never ahead of MCS".to_owned(),
         };
-        let threads = format!("{} threads, or {} and a server; {told}; {against_mcs}", self.threads, self.threads - 1);
+        let (all, others) = (self.threads, self.threads - 1);
+        let threads = format!(
+            "sections per µs of {all} threads, or of {others} and a server, and the share of time in sections under the \
+             ordinary lock; {told}; {against_mcs}"
+        );
         let lines = table::field("-", &threads, 1, width);
         format!("{}\n\n{}\n{lines}", styled(HEADING, title), table::text(&table))
     }
