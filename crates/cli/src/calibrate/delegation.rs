@@ -136,8 +136,8 @@ impl Found {
         };
         let (all, others) = (self.threads, self.threads - 1);
         let threads = format!(
-            "sections per µs of {all} threads, or of {others} and a server, and the share of time in sections under the \
-             ordinary lock; {told}; {against_mcs}"
+            "sections per µs of {all} threads, or of {others} and a server, and the share of time in sections under \
+             the ordinary lock; {told}; {against_mcs}"
         );
         let lines = table::field("-", &threads, 1, width);
         format!("{}\n\n{}\n{lines}", styled(HEADING, title), table::text(&table))
