@@ -125,8 +125,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// The head sleeps on the word, 1 -> 2, until it is woken, or its deadline has passed. Returns whether it won the
-    /// lock; `None` if the lock is gone, and the deadline has passed. `nap`: how long it naps if the lock is about to be
-    /// granted.
+    /// lock; `None` if the lock is gone, and the deadline has passed. `nap`: how long it naps if the lock is about to
+    /// be granted.
     fn park_on_word(&self, me: Handle, until: Option<Deadline>, nap: &mut u32) -> Option<bool> {
         let node = me.node::<M>();
         if node.state.compare_exchange(state::HEAD, state::NAPPING, Relaxed, Relaxed).is_err() {
