@@ -40,7 +40,9 @@ pub(crate) fn prefer(priority: i32) {
     PRIORITY.set(priority);
 }
 
-/// The events that the calling thread reports in `act`, each with the address of the lock that it is about.
+/// The events that the calling thread reports in `act`, each with the address of the lock that it is about. (Only
+/// `catalogue/sound` uses it.)
+#[cfg(debug_assertions)]
 pub(crate) fn heard(act: impl FnOnce()) -> Vec<(usize, Event)> {
     HEARD.set(Some(Vec::new()));
     act();

@@ -29,7 +29,7 @@
 //! |------|---------|
 //! | 0 | free |
 //! | 1 | held |
-//! | 2 | held, and a thread may sleep on the word; a thread that has slept there acquires with 2, as in [`Futex`] |
+//! | 2 | held, and a thread may sleep on the word; a thread that has slept there acquires with 2, as in [`futex`](super::futex) |
 //!
 //! ## Invariants
 //! 1. The thread that changes the word from 0 holds the lock. Only that thread changes the word back, or code that
