@@ -15,7 +15,7 @@ use crate::edit::Edit;
 use crate::files;
 use crate::workspace;
 
-/// A limit against hangs only: an image takes three minutes on two quiet CPUs.
+/// A limit against hangs only: an image takes five to ten minutes on two quiet CPUs.
 pub(crate) const LONG: Duration = Duration::from_secs(3 * 3600);
 
 /// The option of the experimental variant, which no compilation needs.

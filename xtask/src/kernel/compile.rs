@@ -156,7 +156,11 @@ pub(crate) fn main_configurations(bench: &Bench) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Those with the experiment, and those without SMP.
+/// Without hypervisors: nothing of the series can be patched in by PARAVIRT.
+const BARE: &str = "# CONFIG_HYPERVISOR_GUEST is not set\n# CONFIG_PARAVIRT is not set\n\
+                    # CONFIG_PARAVIRT_SPINLOCKS is not set\nCONFIG_NUMA_AWARE_SPINLOCKS=y\n";
+
+/// Those with the experiment, one without hypervisors, and those without SMP.
 pub(crate) fn rare_configurations(bench: &Bench) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut wanted = subsets(&[PARAVIRT, AWARE, SHUFFLE]);
@@ -164,6 +168,7 @@ pub(crate) fn rare_configurations(bench: &Bench) -> Result<Tally> {
     for (name, lines) in wanted {
         tally += in_turn(bench, &name, &lines);
     }
+    tally += in_turn(bench, "for machines that are not emulated", BARE);
     tally += without_smp(bench, "");
     Ok(tally)
 }

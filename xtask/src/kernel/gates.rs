@@ -181,8 +181,10 @@ pub(crate) fn levels(name: &str, run: &Run, wanted: &[&str]) -> Tally {
     tally
 }
 
-/// An image whose slow path is called by a static call, and which cannot shuffle.
-const STATIC: &str = "# CONFIG_PARAVIRT_SPINLOCKS is not set\n# CONFIG_NUMA_SPINLOCK_SHUFFLE is not set\n";
+/// An image whose slow path is called by a static call, and which cannot shuffle: a kernel for machines that are not
+/// emulated.
+const STATIC: &str = "# CONFIG_HYPERVISOR_GUEST is not set\n# CONFIG_PARAVIRT is not set\n\
+                      # CONFIG_PARAVIRT_SPINLOCKS is not set\n# CONFIG_NUMA_SPINLOCK_SHUFFLE is not set\n";
 
 /// What `boot`, `share` and `nesting` ask of the main image, in short.
 pub(crate) fn static_call(bench: &Bench) -> Result<Tally> {

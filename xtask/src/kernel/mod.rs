@@ -46,8 +46,20 @@ pub(crate) struct Options {
 }
 
 /// Debian's names of what all steps need.
-const PACKAGES: [&str; 11] =
-    ["bc", "binutils", "bison", "flex", "gcc", "git", "libc6-dev", "libelf-dev", "make", "python3-git", "python3-ply"];
+const PACKAGES: [&str; 12] = [
+    "bc",
+    "binutils",
+    "bison",
+    "flex",
+    "gcc",
+    "git",
+    "libc6-dev",
+    "libelf-dev",
+    "make",
+    "python3-git",
+    "python3-ply",
+    "xz-utils",
+];
 
 /// What can be run alone.
 struct Part {
@@ -83,7 +95,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "rare",
-        about: "the changed files compile with the experiment, and without SMP",
+        about: "the changed files compile with the experiment, without hypervisors, and without SMP",
         minutes: 2,
         quick: false,
         run: compile::rare_configurations,
@@ -219,6 +231,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         for part in parts {
             if part.name == "boot" && !bench.may_boot()? {
                 println!("boot: left out, because there is no image, and none is to be built (--image-minutes)");
+                tally.skipped += 1;
                 continue;
             }
             steps.run(part.name, || (part.run)(&bench));

@@ -24,7 +24,7 @@ const AREAS: [&str; 8] =
     ["attributes.*", "c11.*", "cond_basic.*", "errno_kept.*", "mutex_kinds.*", "rwlock.*", "sem.*", "spin.*"];
 
 /// Under glibc, so that a failure is not the guest's, and under locks that order by node and that do not.
-const LOCKS: [&str; 4] = ["glibc", "shfl", "cna", "mcs"];
+const LOCKS: [&str; 5] = ["glibc", "flash", "shfl", "cna", "mcs"];
 
 /// What a dynamically linked program opens, and what it loads when a thread is cancelled.
 const LIBRARIES: [&str; 6] =
