@@ -3,10 +3,10 @@
 //! `SCHED_FIFO` lets a servicing thread run until it sleeps. It needs a privilege (`CAP_SYS_NICE`, or `ulimit -r`). So
 //! it is tried, never assumed: a refusal leaves the ordinary policy.
 //!
-//! Two threads could lack a CPU because of it. A client that is bound to the server's CPU: so a thread that serves
-//! without end takes a [`Breath`] now and then. And the thread that serves, if a section that has lost the turn goes on
-//! without end, where both are bound to one CPU and have one priority: so a thread that loses the turn is ordinary
-//! until it serves again ([`steps_down`], [`steps_up`]).
+//! It could starve two threads:
+//! - a client that is bound to the server's CPU. So a thread that serves without end takes a [`Breath`] now and then;
+//! - the thread that serves, if a section that has lost the turn polls on the same CPU. So a thread that loses the turn
+//!   is ordinary until it serves again ([`steps_down`], [`steps_up`]).
 
 use flashlock_native::{clock, sys};
 
@@ -30,7 +30,8 @@ pub(crate) fn steps_up(thread: u32) {
     set(thread, libc::SCHED_FIFO, WORKER);
 }
 
-/// Makes that servicing thread, which does not serve, an ordinary one.
+/// Makes that servicing thread, which does not serve, an ordinary one. (With the main thread's policy, as servicing
+/// threads have it that are not real-time, a section that polls could keep the CPU from the thread that serves.)
 pub(crate) fn steps_down(thread: u32) {
     set(thread, libc::SCHED_OTHER, 0);
 }

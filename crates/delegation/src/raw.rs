@@ -83,7 +83,7 @@ impl Timed<'_> {
     /// The section begins.
     ///
     /// # Safety
-    /// The context is a `Timed`, which nothing else accesses. As for the call of its section.
+    /// The context is a `Timed`, which nothing else accesses. And what the call of its section asks for.
     unsafe fn begin(context: *mut ()) {
         // SAFETY: the callers' promise.
         let timed = unsafe { &mut *context.cast::<Self>() };
@@ -144,7 +144,7 @@ impl<W: WaitPolicy> Raw<W> {
         }
     }
 
-    /// The same, for one in some hundred sections.
+    /// The same, for one section in 251.
     ///
     /// # Safety
     /// As for [`run`](Raw::run).

@@ -71,8 +71,8 @@ pub struct Statistics {
     pub clients_at_busy_scans: u64,
     /// Requests whose wait was timed.
     pub waits_sampled: u64,
-    /// These waits, added up, in ns: from the request until its section began, in which the request waits for the scan
-    /// to come, for sections before it, for its lock, and for a servicing thread.
+    /// These waits, added up, in ns: from the request until its section began. They include the wait for the next
+    /// scan, for sections before it, for its lock, and for a servicing thread.
     pub wait_ns: u64,
     /// The longest of these waits, in ns.
     pub longest_wait_ns: u64,

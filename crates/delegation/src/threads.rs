@@ -100,7 +100,8 @@ impl Manager {
         self.rank(Some(worker));
     }
 
-    /// The worker that serves has real-time priority, or that one, which is to serve; the others have not.
+    /// Takes real-time priority from all workers but `first`, which is about to serve, and gives it to the one that
+    /// serves.
     fn rank(&self, first: Option<u32>) {
         let host = self.host;
         if !host.is_fifo.load(Relaxed) {
@@ -109,7 +110,8 @@ impl Manager {
         let id = |worker: u32| host.ids[worker as usize].load(Relaxed);
         elect_by_priority(host.threads(), first.map_or(0, id), fifo::steps_down);
         // A worker may have taken the turn meanwhile, and asked for its priority before this thread has lowered it. The
-        // kernel orders the two: if the worker was first, the turn is seen here. If not, it has asked since.
+        // kernel serialises both calls. If the worker's came first, its turn is visible here, and it is raised again.
+        // Otherwise its own call came last.
         if let Some(serving) = host.core.serving() {
             fifo::steps_up(id(serving));
         }

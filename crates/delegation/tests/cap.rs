@@ -1,4 +1,4 @@
-//! All servicing threads that there may be are in sections. What those sections need of the server goes on. The user is
+//! Every allowed servicing thread is in a section. What those sections need of the server goes on. The user is
 //! told.
 
 mod common;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use common::{again, is_again, limited, with_threads};
-use flashlock_delegation::{Cond, Delegated, Server};
+use flashlock_delegation::{Cond, Delegated, Options, Scheduling, Server};
 use flashlock_locks::machine::{Clock, Deadline};
 
 /// The manager has taken the turn from the last thread, and could not make another one.
@@ -73,36 +73,44 @@ fn a_wait_that_ends_when_its_time_has_come() {
 
 /// The only thread's section waits for another section. When the server is closed, that one is run under an ordinary
 /// lock.
+fn closes(scheduling: Scheduling) {
+    let server = Server::open(Options { threads: 1, scheduling, ..Options::default() }).unwrap();
+    let (waits, sets) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
+    let (inside, goes) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            waits.run(|count| {
+                inside.store(true, Relaxed);
+                while !goes.load(Relaxed) {
+                    thread::yield_now();
+                }
+                *count += 1;
+            });
+        });
+        while !inside.load(Relaxed) {
+            thread::yield_now();
+        }
+        scope.spawn(|| {
+            sets.run(|count| {
+                goes.store(true, Relaxed);
+                *count += 1;
+            });
+        });
+        await_short(&server);
+        server.close();
+    });
+    assert_eq!((waits.into_inner(), sets.into_inner()), (1, 1));
+}
+
 #[test]
 fn a_server_closes() {
-    limited("closing at the cap", || {
-        let server = with_threads(1);
-        let (waits, sets) = (Delegated::<u32>::on(&server, 0), Delegated::<u32>::on(&server, 0));
-        let (inside, goes) = (AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                waits.run(|count| {
-                    inside.store(true, Relaxed);
-                    while !goes.load(Relaxed) {
-                        thread::yield_now();
-                    }
-                    *count += 1;
-                });
-            });
-            while !inside.load(Relaxed) {
-                thread::yield_now();
-            }
-            scope.spawn(|| {
-                sets.run(|count| {
-                    goes.store(true, Relaxed);
-                    *count += 1;
-                });
-            });
-            await_short(&server);
-            server.close();
-        });
-        assert_eq!((waits.into_inner(), sets.into_inner()), (1, 1));
-    });
+    limited("closing at the cap", || closes(Scheduling::Ordinary));
+}
+
+/// Without the privilege it is ordinary, too.
+#[test]
+fn a_real_time_server_closes() {
+    limited("closing at the cap, in real time", || closes(Scheduling::RealTime));
 }
 
 /// Both threads of a server are in sections, then not, and then again: there was an election in between.

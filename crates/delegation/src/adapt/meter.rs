@@ -244,7 +244,7 @@ const NONE: *const () = std::ptr::null();
 /// What is to be known of a section that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// Nothing, or what the sampler finds out itself.
+    /// No wait is timed. (The sampler may time the section itself.)
     No,
     /// How long it waits for its server.
     Wait,

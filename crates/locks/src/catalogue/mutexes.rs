@@ -242,7 +242,7 @@ macro_rules! for_each_lock {
                 numa: Unaware, title: "newcomers may take the free lock; others queue in MCS",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "mutex/malthusian/loiter.rs",
-                bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 fair: "bounded: after bound= microseconds the standby thread is handed the lock; the threads behind it "
                       "are served first come, first served",
                 strict: true, claims: [Serves, Bounded, Twice, Restricts], options: [Bound, Spinners],
@@ -265,7 +265,7 @@ macro_rules! for_each_lock {
                 numa: Prefers, title: "newcomers may take the free lock; others queue in CNA",
                 paper: "Dice, Malthusian Locks, EuroSys 2017, appendix A.1",
                 source: "mutex/malthusian/loiter.rs",
-                bytes: 20, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
+                bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 fair: "in the long run: after bound= microseconds the standby thread is handed the lock; the threads "
                       "behind it are served as in CNA",
                 strict: true, claims: [Serves, Restricts],

@@ -1,6 +1,6 @@
-//! Types that are copied, as the references are that they consist of.
+//! [`Copy`] for types made of references.
 
-/// `copied!(Line<'_, M>)`: that type is [`Copy`] for each machine `M`. (A derived one would ask for a machine that is.)
+/// `copied!(Line<'_, M>)`: that type is [`Copy`] for each machine `M`. (`derive` would demand `M: Copy`.)
 macro_rules! copied {
     ($name:ident<$($life:lifetime,)? $m:ident>) => {
         impl<$m: $crate::machine::Machine> Clone for $name<$($life,)? $m> {

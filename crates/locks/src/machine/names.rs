@@ -1,5 +1,5 @@
-//! What names the things that a machine keeps: queue nodes, and words that belong to locks and threads. The things
-//! themselves: [`Memory`](crate::machine::Memory).
+//! Names of what a machine keeps: queue nodes, and words that belong to locks and threads. For the things themselves,
+//! see [`Memory`](crate::machine::Memory).
 
 use core::num::NonZeroU32;
 

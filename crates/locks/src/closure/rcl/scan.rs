@@ -105,8 +105,8 @@ impl<M: Machine> Server<'_, M> {
         pass
     }
 
-    /// What of a scan runs no section: answers requests for free locks with the lock, and those for locks that are not
-    /// this server's. By the manager, with the turn.
+    /// The part of a scan that runs no section: answers requests for free locks with the lock, and those for locks that
+    /// are not this server's. By the manager, with the turn.
     pub(super) fn grant(&self) {
         self.each_client(|client| {
             if let Some((kind, request, seen)) = self.waiting(client) {

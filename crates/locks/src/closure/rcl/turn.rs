@@ -9,7 +9,7 @@
 //! | bits  | meaning                                                                                   |
 //! |-------|-------------------------------------------------------------------------------------------|
 //! | 0–11  | the worker with the turn: its number plus one; 0: none, the first that comes takes it;    |
-//! |       | 4095: the manager [stands in](Server::stand_in)                                           |
+//! |       | 4095: the manager stands in (`stand_in`)                                                  |
 //! | 12    | REVOKING: the manager is about to see whether that worker is in a section                 |
 //! | 13    | CLOSED: no worker will have the turn any more                                             |
 //! | 16–27 | the last of the free workers, plus one; the others follow by their `next`                 |
@@ -101,9 +101,9 @@ fn is_inside(at: u32) -> bool {
 }
 
 impl<M: Machine> Server<'_, M> {
-    /// The worker that has the turn; it may change at any time.
+    /// The worker that has the turn; it may change at any time. `None`, too, if the manager has it.
     pub fn serving(&self) -> Option<u32> {
-        holder(self.head.turn.load(Acquire))
+        holder(self.head.turn.load(Acquire)).filter(|&worker| worker != MANAGER)
     }
 
     /// Whether this worker has the turn.
@@ -204,7 +204,7 @@ impl<M: Machine> Server<'_, M> {
         }
     }
 
-    /// The thread that has the turn no longer has it: (·) -> (F), or (0) if no worker is free. By the manager.
+    /// Passes the turn on: (·) -> (F), or (0) if no worker is free. By the manager.
     fn pass_on(&self) -> Look {
         let turn = &self.head.turn;
         loop {
@@ -237,7 +237,8 @@ impl<M: Machine> Server<'_, M> {
         let turn = &self.head.turn;
         let seen = turn.load(Relaxed); // The exchange checks it.
         let is_free = seen & CLOSED == 0 && holder(seen).is_none();
-        // AcqRel, as each exchange of `turn`: what those did who had it before is seen; the next one sees the grants.
+        // AcqRel, as each exchange of `turn`: this thread sees what earlier holders of the turn did; the next
+        // holder sees the grants.
         if !is_free || turn.compare_exchange(seen, given(seen, Some(MANAGER)), AcqRel, Relaxed).is_err() {
             return Look::Fine; // A worker has come.
         }

@@ -1,7 +1,8 @@
 //! # The head: the one waiter that contends while others sleep
 //!
 //! How the head waits. It polls, naps while the lock is hot, offers its CPU while it is not, and sleeps on the word
-//! when that did not help. When its wait is overdue it asks for the lock.
+//! when that did not help. When its wait is overdue it asks for the lock, if it is awake; if it sleeps, a release hands
+//! the lock over unasked.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -91,7 +91,8 @@ impl<M: Machine> Lock<'_, M> {
     }
 
     /// Whether a sleeping head has waited for the bound. (The release calls the kernel for the head anyway, so it may
-    /// as well look at the clock.) Half a second counts like any longer bound: the age cannot tell more.
+    /// as well look at the clock.) A bound of more than half a second counts as half a second: ages repeat after one
+    /// second.
     fn head_is_overdue(&self) -> bool {
         turn::age(self.queue.turn.load(Relaxed), M::micros()) >= M::tunables().bound_us.min(turn::OLDEST / 2)
     }

@@ -35,14 +35,14 @@
 //! | [`HELD`] | the acquiring thread | the release | |
 //! | [`SLOW`] | the standby thread as it acquires | its release | the holder has the inner lock, too |
 //! | [`SLEEPS`] | the standby thread, before it sleeps on the word | it, or the thread that wakes it | |
-//! | [`IMPATIENT`] | the standby thread, awake, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
+//! | [`IMPATIENT`] | the standby thread, after `bound=` µs | it, or the grant | the next release is to hand the lock over |
 //! | [`GRANTED`] | the releaser, instead of freeing the word | the standby thread, which then holds the lock | |
 //!
 //! Above these, [`COUNT_BITS`] bits count the polling arrivals. All changes are read-modify-writes, so none is lost. So
-//! the standby thread sleeps until it is woken. (The paper's release is a plain store. It would overwrite a bit that
-//! the standby thread sets at that moment, and the standby thread would have to look again and again.) It does not get
-//! up to say that it has become impatient either: `since` says when it began to wait, and a release that finds it
-//! asleep reads the clock.
+//! the standby thread wakes up by itself only once, when it becomes impatient, and then sleeps until it is woken. (The
+//! paper's release is a plain store. It would overwrite a bit that the standby thread sets at that moment, and the
+//! standby thread would have to look again and again.) When it gets up by itself, or by a signal, it does not know
+//! whether the lock still exists: it asks the kernel first, and goes on only if what is there looks like its lock.
 //!
 //! ```text
 //!   arrivals ── poll ──┐                                     ACS: holder, threads outside, up to spinners= arrivals
@@ -93,8 +93,9 @@
 //! ## Invariants
 //! 1. The thread that changes the word from not HELD to HELD, or clears GRANTED, holds the lock.
 //! 2. SLEEPS, IMPATIENT and GRANTED refer to the holder of the inner lock, of which there is one.
-//! 3. GRANTED is set only by a compare-and-swap of a word that has IMPATIENT or SLEEPS. A standby thread that leaves
-//!    clears both by a compare-and-swap. So a grant finds a standby thread that has not left.
+//! 3. GRANTED is set only by a compare-and-swap of a word that is IMPATIENT. IMPATIENT is cleared only by a
+//!    compare-and-swap of the standby thread, or by the one that sets GRANTED. So a grant finds a standby thread that
+//!    has not left.
 //! 4. After the CAS that clears HELD, or sets GRANTED, the releaser does not touch the lock, except for the wake of an
 //!    address. The inner lock is released before.
 //! 5. If the standby thread sleeps on a free lock, SLEEPS is set and arrivals poll; or it is being woken.
@@ -105,7 +106,6 @@
 //! | CAS that sets HELD, or clears GRANTED | Acquire | both of the next | sees the last section |
 //! | CAS that clears HELD, or sets GRANTED | Release | that CAS | hands over this section |
 //! | flags, and the count | Relaxed | – | order nothing; read-modify-writes between a release and an acquisition hand it on |
-//! | `since` | Relaxed | – | a hint: an old value makes a release hand the lock over early |
 //!
 //! **Cannot:** serve the waiters of the inner lock while the standby thread does not run; only arrivals can take the
 //! word then. Cannot take the lock back from a standby thread that was granted it. Even under `wait=park`, arrivals
@@ -173,13 +173,11 @@ pub struct Loiter<I, W: WaitPolicy = SpinThenPark>(PhantomData<(I, W)>);
 pub struct LoiterQueue<M: Machine, Q> {
     /// The epoch of the process that last used the slow paths.
     pub epoch: M::Word,
-    /// When the standby thread that sleeps began to wait, in µs.
-    pub since: M::Word,
     /// The inner lock's state.
     pub inner: Q,
 }
 
-crate::zeroed!(LoiterQueue<M, Q> { epoch, since, inner });
+crate::zeroed!(LoiterQueue<M, Q> { epoch, inner });
 
 /// The state of one lock: its word and its queue. Made only by the functions of `RawLock` below, whose callers keep its
 /// contract. So the contract holds for the inner lock, too: its state is `inner`, and it does not use the word.
@@ -298,10 +296,10 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
                 continue;
             }
             let said = seen | wants;
-            self.queue.since.store(began, Relaxed); // A hint.
             if self.word.compare_exchange(seen, said, Relaxed, Relaxed).is_ok() && W::PARKS {
                 let process = M::epoch();
-                if !park::<M>(self.word, said, until).is_by_others() && !self.was_of(process) {
+                let alarm = if left == 0 { until } else { Some(M::sooner(left, until)) };
+                if !park::<M>(self.word, said, alarm).is_by_others() && !self.was_of(process) {
                     stay_away::<M>(until);
                     return Err(Left::Gone);
                 }
@@ -314,11 +312,6 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
     fn was_of(&self, process: u32) -> bool {
         let epoch = &self.queue.epoch;
         is_whole::<M>(self.word, epoch) && self.word.load(Relaxed) <= HIGHEST && was_used_in::<M>(epoch, process)
-    }
-
-    /// Whether a standby thread that sleeps has waited for the bound.
-    fn is_overdue(&self) -> bool {
-        M::micros().wrapping_sub(self.queue.since.load(Relaxed)) >= M::tunables().bound_us
     }
 
     /// Clears the flags of the standby thread, or acquires the lock after all if it can be had.
@@ -380,9 +373,7 @@ impl<M: Machine, I: Inner<M>> Lock<'_, M, I> {
         let mut seen = self.word.load(Relaxed);
         loop {
             let left = match seen & COUNT {
-                count if seen & IMPATIENT != 0 || seen & SLEEPS != 0 && self.is_overdue() => {
-                    count | HELD | SLOW | GRANTED
-                }
+                count if seen & IMPATIENT != 0 => count | HELD | SLOW | GRANTED,
                 0 => 0,
                 count => count | seen & SLEEPS, // One of them is the successor (departure 2).
             };

@@ -1,7 +1,7 @@
 //! # The word `batch` of a waiter in a ShflLock's queue
 //!
 //! Whether the waiter is in a group, and whether it is the [shuffler](crate::parts::shuffle::shuffler), whose
-//! invariants are meant below.
+//! invariants the comments below cite.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
