@@ -116,7 +116,7 @@ macro_rules! for_each_lock {
                 bytes: 16, bytes_per_waiter: 128, atomics_lock: 1, atomics_unlock: 1,
                 fair: "no: one NUMA node may take the lock again and again, without bound",
                 strict: true, claims: [Local], options: [Passes],
-                exceptions: [FOREIGN_CODE, NOT_RUNNING],
+                exceptions: [FOREIGN_CODE, NOT_RUNNING, SLEEPS_ON_WORD],
             }),
             (CTktTkt, "c-tkt-tkt", [spin => $crate::mutex::numa::CTktTkt], {
                 numa: LockEach, title: "cohort lock: ticket lock on each NUMA node, ticket lock above",
