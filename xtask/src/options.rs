@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use flashlock_locks::catalogue::rw::RW_LOCKS;
 use flashlock_locks::catalogue::{LOCKS, OptionId};
 use flashlock_locks::machine::event::Event;
 use flashlock_native::umwait;
@@ -99,10 +98,10 @@ const THREADS: u32 = 8;
 const ORDERED: [&str; 2] = ["flash:cond=lifo:0", "mcs:cond=lifo:1/2"];
 const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
 
-/// A bound (µs) that is not over before the memory of a lock changes under its waiters: none may get up at its end, and
-/// look at the lock.
+/// A bound (µs) that is not over before the memory of a mutex changes under its waiters: none may get up at its end, and
+/// take what is there for the lock. (Readers-writer locks do: limits.md.)
 const LONG_BOUND: u32 = 500_000;
-const GLOBS_OF_LONG_BOUNDS: [&str; 2] = ["exit.memory_*", "rwlock_life.memory_*"];
+const GLOBS_OF_LONG_BOUNDS: [&str; 1] = ["exit.memory_*"];
 
 /// How often a contended program is run for what has not happened yet: the scheduler decides which thread waits when.
 /// Mostly once is enough; each time takes longer than the time before.
@@ -146,10 +145,9 @@ pub(crate) fn run(extent: Extent) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Every lock of the catalogue that has a bound, with a long one.
+/// Every mutex of the catalogue that has a bound, with a long one.
 fn with_long_bounds() -> Vec<String> {
-    let rows = LOCKS.iter().map(|lock| &lock.facts).chain(RW_LOCKS.iter().map(|lock| &lock.facts));
-    let bounded = rows.filter(|row| row.options.contains(&OptionId::Bound));
+    let bounded = LOCKS.iter().map(|lock| &lock.facts).filter(|row| row.options.contains(&OptionId::Bound));
     bounded.map(|row| format!("{}:bound={LONG_BOUND}", row.name)).collect()
 }
 
