@@ -98,8 +98,8 @@ const THREADS: u32 = 8;
 const ORDERED: [&str; 2] = ["flash:cond=lifo:0", "mcs:cond=lifo:1/2"];
 const GLOBS_OF_ORDERED: [&str; 1] = ["slow_motion.cond_*"];
 
-/// A bound (µs) that is not over before the memory of a mutex changes under its waiters: none may get up at its end, and
-/// take what is there for the lock. (Readers-writer locks do: limits.md.)
+/// A bound (µs) that is not over before the memory of a mutex changes under its waiters: none may get up at its end,
+/// and take what is there for the lock. (Readers-writer locks do: limits.md.)
 const LONG_BOUND: u32 = 500_000;
 const GLOBS_OF_LONG_BOUNDS: [&str; 1] = ["exit.memory_*"];
 
