@@ -185,7 +185,7 @@ fn no_permit_is_lost() {
 
 #[test]
 fn waits_that_end_otherwise_take_none() {
-    explore("sem, deadline", at_rest(), SETUP, against_the_clock).shows(&[Event::SemQueued]);
+    explore("sem, deadline", Preemptions(1), SETUP, against_the_clock).shows(&[Event::SemQueued]);
     explore("sem, cancelled", Preemptions(1), SETUP, || ended_otherwise(true));
     explore("sem, cancelled asleep", Preemptions(1), SETUP, || cancelled_asleep(|sem, me| sem.cancel(me)));
     explore("sem, interrupted", Preemptions(1), SETUP, || ended_otherwise(false));
