@@ -51,7 +51,7 @@ fn races(triple: &str, arguments: &[&str]) -> Result<Finished> {
     let mut command = Command::new(cargo);
     command
         .args(["test", "--release", "-Zbuild-std", "--target", triple, "--target-dir", "target/races"])
-        // Not what prints backtraces: it takes a third of the time that the library takes.
+        // Without what prints backtraces: that would be a third of the library's compile time.
         .arg("-Zbuild-std-features=panic-unwind")
         .args([
             "--package",

@@ -50,8 +50,8 @@ thread_local! {
     };
 }
 
-/// What each section needs to know of the thread. In a shared library each thread-local value is found by a call, so it
-/// is one.
+/// What each section needs to know of the thread. In a shared library each thread-local value is found by a call, so
+/// all are in one value.
 pub(crate) struct Thread {
     /// The lease that was used last.
     last: Cell<Option<Lease>>,

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{again, is_again, limited, server, with_threads};
+use common::{again, await_flag, is_again, limited, server, with_threads};
 use flashlock_delegation::{Cond, Delegated, Server};
 
 /// How often the time-out passes with one thread before it is taken for a hang.
@@ -221,12 +221,6 @@ fn servers_that_nest_with_one_thread() {
         let done = again("servers_that_nest_with_one_thread", |_| ());
         assert_eq!(done.status.code(), Some(HANGS), "{done:?}");
     });
-}
-
-fn await_flag(flag: &AtomicBool) {
-    while !flag.load(Relaxed) {
-        thread::yield_now();
-    }
 }
 
 /// A nested section of the same server, whose lock is held by a section that waits for a third lock's. With one

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use common::{again, is_again, limited, with_threads};
+use common::{again, await_flag, is_again, limited, with_threads};
 use flashlock_delegation::{Cond, Delegated, Options, Scheduling, Server};
 use flashlock_locks::machine::{Clock, Deadline};
 
@@ -81,15 +81,11 @@ fn closes(scheduling: Scheduling) {
         scope.spawn(|| {
             waits.run(|count| {
                 inside.store(true, Relaxed);
-                while !goes.load(Relaxed) {
-                    thread::yield_now();
-                }
+                await_flag(&goes);
                 *count += 1;
             });
         });
-        while !inside.load(Relaxed) {
-            thread::yield_now();
-        }
+        await_flag(&inside);
         scope.spawn(|| {
             sets.run(|count| {
                 goes.store(true, Relaxed);
@@ -124,9 +120,7 @@ fn twice_at_the_cap() {
                 let goes = &goes;
                 scope.spawn(move || {
                     data.run(|count| {
-                        while !goes.load(Relaxed) {
-                            thread::yield_now();
-                        }
+                        await_flag(goes);
                         *count += 1;
                     });
                 });

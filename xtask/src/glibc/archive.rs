@@ -107,7 +107,7 @@ impl Root {
         let root = self.path();
         let shown = root.display();
         let libraries = LIBRARIES.map(|directory| root.join(directory).display().to_string());
-        // The last of its kind counts: these are only to be built soon.
+        // The last -O and -g count. These programs are run once, so it counts how soon they are built.
         let mut flags = format!("-O1 -g0 -Wno-error --sysroot={shown} -B{} ", libraries[1]);
         for directory in &libraries {
             flags += &format!("-L{directory} -Wl,-rpath,{directory} ");

@@ -42,6 +42,13 @@ pub(crate) fn limited(name: &str, act: impl FnOnce() + Send) {
     });
 }
 
+/// Waits for another thread to set the flag.
+pub(crate) fn await_flag(flag: &AtomicBool) {
+    while !flag.load(Relaxed) {
+        thread::yield_now();
+    }
+}
+
 /// Set in the process that [`again`] starts.
 const AGAIN: &str = "FLASHLOCK_TEST_AGAIN";
 

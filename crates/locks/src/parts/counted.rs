@@ -20,12 +20,12 @@ pub fn about<M: Machine, S, R>(state: &S, act: impl FnOnce() -> R) -> R {
 }
 
 /// An acquisition that may have to wait, in one place or in several. It counts as contended once.
-pub struct Waiting<M: Machine> {
+pub struct Contention<M: Machine> {
     began: Option<u64>,
     machine: PhantomData<fn() -> M>,
 }
 
-impl<M: Machine> Waiting<M> {
+impl<M: Machine> Contention<M> {
     pub(crate) fn new() -> Self {
         Self { began: None, machine: PhantomData }
     }

@@ -9,7 +9,7 @@ use flashlock_locks::mutex::numa::cohort::global::BackOff;
 use flashlock_locks::mutex::numa::cohort::level::{Global, LocalLock, Place};
 use flashlock_locks::mutex::numa::cohort::local::LocalMcs;
 use flashlock_locks::mutex::numa::cst::LocalCst;
-use flashlock_locks::parts::counted::Waiting;
+use flashlock_locks::parts::counted::Contention;
 use flashlock_locks::parts::side::above;
 use flashlock_locks::parts::wait::Park;
 
@@ -33,7 +33,7 @@ pub(crate) trait Bug: 'static {
     fn lock<M: Machine>(
         at: &Place<'_, M, ()>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         G::lock(at, until, waiting)
     }
@@ -113,7 +113,7 @@ impl Bug for LooksBackPassed {
 /// The local lock is enough.
 pub(crate) struct NoGlobal;
 impl Bug for NoGlobal {
-    fn lock<M: Machine>(at: &Place<'_, M, ()>, _: Option<Deadline>, _: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(at: &Place<'_, M, ()>, _: Option<Deadline>, _: &mut Contention<M>) -> Result<(), TimedOut> {
         G::try_lock(at);
         Ok(())
     }
@@ -126,7 +126,7 @@ pub(crate) struct BrokenCst<B>(PhantomData<B>);
 unsafe impl<B: BugOfCst> LocalLock for BrokenCst<B> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         LocalCst::<Park>::lock(part, until, waiting)
     }
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
@@ -175,7 +175,7 @@ impl BugOfCst for KeepsSleepers {
 unsafe impl<B: Bug> LocalLock for Broken<B> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         <L as LocalLock>::lock(part, until, waiting)
     }
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool {
@@ -202,7 +202,7 @@ unsafe impl<B: Bug> Global for Broken<B> {
     fn lock<M: Machine>(
         at: &Place<'_, M, ()>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         B::lock(at, until, waiting)
     }

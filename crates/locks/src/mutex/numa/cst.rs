@@ -75,7 +75,7 @@ use crate::mutex::numa::cohort::Cohort;
 use crate::mutex::numa::cohort::global::GlobalMcs;
 use crate::mutex::numa::cohort::level::LocalLock;
 use crate::mutex::numa::cohort::local::{LocalMcs, words};
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::queue::k42::{Alone, First, HELD, MOVED, Unlinked};
 use crate::parts::wait::{self, SpinThenPark, Staying, WaitPolicy};
 
@@ -89,7 +89,7 @@ pub struct LocalCst<W: WaitPolicy = SpinThenPark>(PhantomData<W>);
 unsafe impl<W: WaitPolicy> LocalLock for LocalCst<W> {
     const CAN_LEAVE: bool = true;
 
-    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         LocalMcs::<W>::lock(part, until, waiting)
     }
 

@@ -16,7 +16,7 @@ use super::level::{Global, Place};
 use crate::machine::{Deadline, Machine, Patience, Pause, TimedOut, Word};
 use crate::mutex::spin::ticket::Numbers;
 use crate::mutex::spin::{tas, word};
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
@@ -38,7 +38,7 @@ unsafe impl<W: WaitPolicy> Global for BackOff<W> {
     fn lock<M: Machine>(
         at: &Place<'_, M, ()>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         if word::try_take::<M>(at.word) {
             return Ok(());
@@ -102,7 +102,7 @@ unsafe impl Global for GlobalTicket {
     fn lock<M: Machine>(
         at: &Place<'_, M, TicketWords<M>>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         let numbers = at.state.numbers();
         if let Some(deadline) = until {
@@ -163,7 +163,7 @@ unsafe impl<W: WaitPolicy> Global for GlobalMcs<W> {
     fn lock<M: Machine>(
         at: &Place<'_, M, McsRest<M>>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         if at.words().try_lock() {
             return Ok(());

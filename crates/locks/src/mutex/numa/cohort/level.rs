@@ -6,7 +6,7 @@
 
 use crate::machine::block::Block;
 use crate::machine::{Deadline, Machine, TimedOut};
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::side::Side;
 use crate::parts::zeroed::Zeroed;
 
@@ -20,7 +20,7 @@ pub unsafe trait LocalLock: 'static {
     const CAN_LEAVE: bool;
 
     /// Acquires the lock.
-    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut>;
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut>;
 
     /// For the holder: whether a thread waits, or did a moment ago.
     fn has_waiters<M: Machine>(part: &Block<M>) -> bool;
@@ -51,7 +51,7 @@ pub unsafe trait Global: 'static {
     fn lock<M: Machine>(
         at: &Place<'_, M, Self::State<M>>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut>;
 
     /// Releases the lock. The last access is the store that lets another thread in.

@@ -17,7 +17,7 @@ use crate::machine::block::Block;
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut};
 use crate::mutex::spin::ticket::Numbers;
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::queue::k42::Words;
 use crate::parts::wait::{SpinThenPark, WaitPolicy};
 
@@ -33,7 +33,7 @@ unsafe impl<W: WaitPolicy> LocalLock for LocalMcs<W> {
     const CAN_LEAVE: bool = true;
 
     #[inline]
-    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         if words(part).try_lock() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ unsafe impl LocalLock for LocalTicket {
     const CAN_LEAVE: bool = false;
 
     #[inline]
-    fn lock<M: Machine>(part: &Block<M>, _: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock<M: Machine>(part: &Block<M>, _: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         let (mine, served) = numbers(part).draw();
         if !served {
             waiting.begin();

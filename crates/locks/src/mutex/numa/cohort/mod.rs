@@ -95,7 +95,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::machine::block::{Block, Name};
 use crate::machine::event::Event;
 use crate::machine::{Deadline, Machine, TimedOut, Word};
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::naps::nap_longer;
 use crate::parts::raw::RawLock;
 use crate::parts::settle::{settle, settle_soon};
@@ -207,7 +207,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
 
     /// Acquires the local locks and the global lock, where that is possible.
     fn lock_in_queue(&self, until: Option<Deadline>) -> Result<(), TimedOut> {
-        let mut waiting = Waiting::new();
+        let mut waiting = Contention::new();
         let ended = match (self.side(), until) {
             (None, _) => {
                 waiting.begin();
@@ -234,7 +234,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
         Ok(())
     }
 
-    fn lock_all(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn lock_all(&self, side: Side<M>, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         let home = P::home(side);
         self.climb(home, until, waiting)?;
         self.queue.home.store(home.word(), Relaxed);
@@ -251,7 +251,7 @@ impl<'a, M: Machine, G: Global, L: LocalLock, P: Parts> Lock<'a, M, G, L, P> {
     }
 
     /// Acquires the local lock of a part, and the locks above it unless they come with it.
-    fn climb(&self, part: Name, until: Option<Deadline>, waiting: &mut Waiting<M>) -> Result<(), TimedOut> {
+    fn climb(&self, part: Name, until: Option<Deadline>, waiting: &mut Contention<M>) -> Result<(), TimedOut> {
         let part = part.block::<M>();
         L::lock(part, until, waiting)?;
         if part.passes.load(Relaxed) != 0 {

@@ -27,7 +27,7 @@ use super::global::TicketWords;
 use super::level::{Global, Place};
 use crate::machine::{Deadline, Machine, TimedOut, Word};
 use crate::mutex::spin::ticket;
-use crate::parts::counted::Waiting;
+use crate::parts::counted::Contention;
 use crate::parts::side::Side;
 
 /// The number of grants. (A power of two, because numbers wrap.)
@@ -92,7 +92,7 @@ unsafe impl Global for PartitionedTicket {
     fn lock<M: Machine>(
         at: &Place<'_, M, TicketWords<M>>,
         until: Option<Deadline>,
-        waiting: &mut Waiting<M>,
+        waiting: &mut Contention<M>,
     ) -> Result<(), TimedOut> {
         if try_take(at.state) {
             return Ok(());
